@@ -1,0 +1,96 @@
+"""TensorBoard: every logged number, pictures of what goes in and of what goes wrong, and the HPARAMS tab."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchlite.callbacks.hooks import Callback
+
+
+class TensorBoard(Callback):
+    """Writes to `<run directory>/tensorboard`; the x-axis is the applied update.
+
+    Scalars under the names of metrics.jsonl, a grid of augmented training images, a grid of validation images that the best
+    weights get wrong, and the config with the final scores, in the same run.
+
+    Args:
+        num_images: images in each grid; 0 writes none.
+    """
+
+    def __init__(self, num_images: int = 32) -> None:
+        self.num_images = num_images
+        self.writer: Any = None
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        done = trainer.progress.update
+        self.writer = SummaryWriter(str(trainer.record.directory / "tensorboard"), purge_step=done + 1 if done else None)
+
+    def on_log(self, trainer: Any, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            if name not in ("update", "epoch"):
+                self.writer.add_scalar(name, value, trainer.progress.update)
+
+    def on_batch_begin(self, trainer: Any, batch: Any) -> None:
+        if trainer.progress.update == 0 and self.num_images:
+            images = trainer.data.preprocess.undo(batch.images[: self.num_images].float())
+            self.writer.add_image("train/augmented", image_grid(images.cpu()), 0)
+
+    def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:
+        update = trainer.progress.update
+        wrong = misclassified(trainer, self.num_images) if self.num_images and trainer.data.val is not None else None
+        if wrong is not None and len(wrong):
+            self.writer.add_image("val/misclassified", image_grid(wrong), update)
+        from torch.utils.tensorboard.summary import hparams
+
+        final = {f"final/{name}": value for name, value in scores.items() if math.isfinite(value)}
+        for summary in hparams(flat_hparams(trainer.record.config), final):
+            self.writer.file_writer.add_summary(summary)
+        for name, value in final.items():
+            self.writer.add_scalar(name, value, update)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+
+@torch.no_grad()
+def misclassified(trainer: Any, num_images: int) -> Tensor:
+    """The first `num_images` validation images, [N, C, H, W] in 0..1, whose most probable class is not their label."""
+    found: list[Tensor] = []
+    trainer.model.eval()
+    for batch in trainer.data.val.epoch(0):
+        wrong = trainer.task.predict(trainer.model, batch.images).argmax(dim=1) != batch.targets
+        found += trainer.data.preprocess.undo(batch.images[wrong].float()).cpu()
+        if len(found) >= num_images:
+            break
+    return torch.stack(found[:num_images]) if found else torch.empty(0)
+
+
+def flat_hparams(config: dict[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
+    """`{"optimizer.lr": 0.001, …}`: a nested config as the numbers, truth values and text that TensorBoard can hold."""
+    flat: dict[str, bool | int | float | str] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and value:
+            flat |= flat_hparams(value, f"{name}.")
+        else:
+            flat[name] = value if isinstance(value, bool | int | float | str) else str(value)
+    return flat
+
+
+def image_grid(images: Tensor, columns: int = 8, padding: int = 1) -> Tensor:
+    """One picture [C, height, width] of many [N, C, H, W], in rows of `columns`, each framed by `padding` black pixels."""
+    n, c, h, w = images.shape
+    columns = min(columns, n)
+    rows = math.ceil(n / columns)
+    grid = images.new_zeros(c, rows * (h + padding) + padding, columns * (w + padding) + padding)
+    for i, image in enumerate(images):
+        top = (i // columns) * (h + padding) + padding
+        left = (i % columns) * (w + padding) + padding
+        grid[:, top : top + h, left : left + w] = image
+    return grid

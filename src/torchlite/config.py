@@ -1,0 +1,304 @@
+"""A composed config in plain Python: what was typed, what it means, which run it is. Knows Hydra, never torch."""
+
+import copy
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.annotations import closest, fits, shown
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
+ROOT_KEYS: dict[str, Any] = {  # with the type each must have
+    "seed": int,
+    "name": str | None,
+    "data_dir": str,
+    "resume": str | None,
+    "dry_run": bool,
+    "fail_fast": bool,
+}
+# What does not change the result, and so not the identity: where data lies and how a run is started and shown
+NOT_IDENTITY = ("data_dir", "name", "resume", "dry_run", "fail_fast", "data.num_workers", "trainer.log_every_updates")
+_ENVIRONMENT = "\x00from the environment\x00"
+
+
+@dataclasses.dataclass(frozen=True)
+class Composed:
+    """One run's config, with no trace of Hydra."""
+
+    config: dict[str, Any]  # every interpolation resolved
+    record: dict[str, Any]  # the same, but what comes from the environment stays an interpolation: no secret on disk
+    identity: str  # 8 hex digits: equal for two configs that compute the same
+    overrides: tuple[str, ...]  # as typed
+    choices: dict[str, str | None]  # {"optimizer": "sgd", …}
+    name: str  # given or made of the words typed
+    sweep_directory: Path | None = None  # of a job of a sweep
+
+
+def composed(cfg: DictConfig) -> Composed:
+    """The plain form of the config that Hydra hands to `main`; ends the process when root keys are wrong."""
+    hydra = HydraConfig.get()
+    sweep = Path(hydra.sweep.dir).resolve() if hydra.mode == RunMode.MULTIRUN else None
+    try:
+        return plain(cfg, dict(hydra.runtime.choices), list(hydra.overrides.task), sweep)
+    except UserError as error:
+        raise SystemExit(refuse(str(error))) from None  # anything else Hydra would decorate
+
+
+def plain(cfg: DictConfig, choices: dict[str, Any], overrides: list[str], sweep_directory: Path | None = None) -> Composed:
+    """The same for any composed config, less its `hydra` node. Raises UserError for wrong root keys, all in one message."""
+    choices = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
+    resolved = resolve(cfg)
+    problems = check_root(resolved)
+    if problems:
+        raise UserError("\n".join(problems))
+    name = sweep_directory.name if sweep_directory else default_name(choices, overrides)
+    return Composed(
+        config=resolved,
+        record=without_secrets(cfg),
+        identity=identity(cfg),
+        overrides=tuple(overrides),
+        choices=choices,
+        name=resolved["name"] or name,
+        sweep_directory=sweep_directory,
+    )
+
+
+def resolve(cfg: DictConfig) -> dict[str, Any]:
+    """Plain dicts, lists and scalars. Raises UserError for an interpolation that leads nowhere or a `???` left open."""
+    try:
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        first_line = str(error).splitlines()[0]
+        raise UserError(f"{error.full_key}: {first_line}. Give it a value: {error.full_key}=…") from error
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def check_root(config: dict[str, Any]) -> list[str]:
+    """What is wrong with the root keys, a line each."""
+    problems = []
+    for key, value in config.items():
+        if key in ROOT_KEYS:
+            if not fits(value, ROOT_KEYS[key]):
+                problems.append(f"{key}={value}: {shown(ROOT_KEYS[key])} is wanted, not {shown(type(value))}.")
+        elif key not in GROUPS:
+            problems.append(f"{key}: no such key.{closest(key, (*ROOT_KEYS, *GROUPS))}")
+    for group in GROUPS:
+        if not isinstance(config.get(group), dict):
+            problems.append(f"{group}: an option is required; `--help` lists them.")
+    name = config.get("name")
+    if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
+        problems.append(f"name={name}: letters, digits, `.`, `_` and `-` only, at most 100, since it names a directory.")
+    return problems
+
+
+def without_secrets(cfg: DictConfig) -> dict[str, Any]:
+    """The config with interpolations resolved, except those that lead to the environment, which stay as written."""
+    with _environment_hidden():
+        plain = _keep_environment(cfg)
+    assert isinstance(plain, dict)
+    return plain
+
+
+class _environment_hidden:
+    """While this holds, `${oc.env:…}` gives a mark in place of the value."""
+
+    def __enter__(self) -> None:
+        from omegaconf.resolvers import oc
+
+        self._original = oc.env
+        OmegaConf.register_new_resolver("oc.env", lambda *_: _ENVIRONMENT, replace=True)
+
+    def __exit__(self, *_: object) -> None:
+        OmegaConf.register_new_resolver("oc.env", self._original, replace=True)
+
+
+def _keep_environment(node: Any) -> Any:
+    if OmegaConf.is_dict(node):
+        return {str(key): _leaf(node, key) for key in node}
+    return [_leaf(node, index) for index in range(len(node))]
+
+
+def _leaf(parent: Any, key: Any) -> Any:
+    raw = OmegaConf.to_container(parent, resolve=False)[key]  # type: ignore[index]
+    try:
+        value = parent[key]
+        if OmegaConf.is_config(value):
+            return _keep_environment(value)
+    except OmegaConfBaseException:  # a resolver that could not digest the mark
+        return raw
+    return raw if isinstance(value, str) and _ENVIRONMENT in value else value
+
+
+def identity(cfg: DictConfig) -> str:
+    """8 hex digits over what is computed: the resolved config less `NOT_IDENTITY`."""
+    copied = copy.deepcopy(cfg)
+    OmegaConf.set_struct(copied, False)
+    copied.data_dir = "<data_dir>"  # also where other keys refer to it
+    plain = resolve(copied)
+    for key in NOT_IDENTITY:
+        *parents, last = key.split(".")
+        node: Any = plain
+        for parent in parents:
+            node = node.get(parent) or {}
+        node.pop(last, None)
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def default_name(choices: dict[str, str | None], overrides: list[str], swept: frozenset[str] = frozenset()) -> str:
+    """A readable name of the words that are fixed: the experiment, or data and model, then other groups that were typed."""
+    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
+    words = [choices["experiment"]] if choices.get("experiment") and "experiment" not in swept else []
+    first = () if words else ("data", "model")
+    for group in (*first, *(g for g in GROUPS if g in typed and g not in first)):
+        if group not in swept and choices.get(group):
+            words.append(choices[group])
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(str(word) for word in words))[:100] or "sweep"
+
+
+# Running under Hydra, and putting its refusals into plain words
+
+
+def command(main: Callable[[], Any]) -> int:
+    """Run a `hydra.main` function; the exit code. A user's mistake ends in a short message, all wrong words at once."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing, and `explain` can say more
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a model of yours can be a file beside you
+    try:
+        main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # from composing: a run has dealt with its own
+        problems = explain(sys.argv[1:])
+        if not problems and not isinstance(error, UserError | HydraException | OmegaConfBaseException):
+            traceback.print_exc()
+            return FAULT
+        return refuse("\n".join(problems) or _short(error))
+    return 0
+
+
+def refuse(message: str) -> int:
+    """Print what the user has to mend; the exit code for it."""
+    print(message, file=sys.stderr)
+    return MISTAKE
+
+
+def _short(error: Exception) -> str:
+    lines = [line for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
+    return "\n".join(dict.fromkeys(lines[:4]))
+
+
+def explain(arguments: list[str], sweep: bool | None = None) -> list[str]:
+    """What is wrong with the words on a command line, a line each; empty when every word is one we know."""
+    from hydra._internal.utils import get_args_parser
+
+    parsed = get_args_parser().parse_args(arguments)
+    extra = [f"hydra.searchpath=[file://{os.path.abspath(parsed.config_dir)}]"] if parsed.config_dir else []
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        compose("config", extra)  # so that the loader knows the user's own directory
+        problems: list[str] = []
+        overrides: list[Override] = []
+        for text in parsed.overrides:
+            try:
+                overrides.append(OverridesParser.create(loader).parse_override(text))
+            except HydraException:  # the parser's, or the lexer's own
+                problems.append(unreadable(text))
+        known = {group: sorted(loader.get_group_options(group)) for group in loader.list_groups("")}
+        groups = {group: options for group, options in known.items() if group != "hydra"}
+        good = list(extra)
+        for override in overrides:
+            wrong = list(_wrong_choice(override, groups, parsed.multirun if sweep is None else sweep))
+            problems += wrong
+            if not wrong and override.key_or_group in groups and not override.is_delete():
+                good.append(f"{override.key_or_group}={_values(override)[0]}")
+        try:
+            cfg = compose("config", good)
+        except HydraException as error:
+            return [*problems, _short(error)]
+        problems += [line for o in overrides if o.key_or_group not in groups for line in _wrong_key(o, cfg, groups)]
+    return list(dict.fromkeys(problems))
+
+
+def unreadable(text: str) -> str:
+    """How to write an override that Hydra's grammar cannot read."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        return f"{text}: write key=value, or quote a value that holds spaces: 'key=\"two words\"'"
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f"{text}: cannot be read. Quote the value, and the word for the shell: '{key}=\"{quoted}\"'"
+
+
+def _values(override: Override) -> list[Any]:
+    if override.is_discrete_sweep():
+        return list(override.sweep_string_iterator())
+    return [override.get_value_element_as_str()]
+
+
+def _wrong_choice(override: Override, groups: dict[str, list[str]], sweep: bool) -> Iterator[str]:
+    """A list of choices where one is wanted, or an option that a group does not have."""
+    key = override.key_or_group
+    if override.is_sweep_override() and not sweep:
+        yield f"{override.input_line}: a list of choices; add -m to run one after the other, or quote it as one value."
+    elif key in groups and groups[key] and not override.is_delete():
+        for value in _values(override):
+            if value in groups[key] or (value == "null" and key not in GROUPS):
+                continue
+            near = "" if value in ("null", "None") else closest(value, groups[key])
+            yield f"{key}={value}: no such option.{near} {key}: {', '.join(groups[key])}"
+
+
+def _wrong_key(override: Override, cfg: DictConfig, groups: dict[str, list[str]]) -> Iterator[str]:
+    """A key that the composed config does not have, with the nearest that it has."""
+    *parents, last = override.key_or_group.split(".")
+    if override.is_add() or override.key_or_group.startswith("hydra."):
+        return
+    node: Any = cfg
+    for depth, part in enumerate([*parents, last]):
+        if not OmegaConf.is_dict(node) or part not in node:
+            known = [str(key) for key in node if key != "_target_"] if OmegaConf.is_dict(node) else []
+            known = sorted({*known, *(groups if depth == 0 else ())})
+            path = ".".join([*parents, last][:depth])
+            near = closest(part, known)
+            if near and path:
+                near = near.replace("mean ", f"mean {path}.")
+            elif not near:
+                near = _addable(override, node) or f" There are: {', '.join(known)}."
+            yield f"{override.key_or_group}: no such key{f' in {path}' if path else ''}.{near}"
+            return
+        node = node[part]
+
+
+def _addable(override: Override, node: Any) -> str | None:
+    """How to give a key that the yaml leaves out but what it names takes."""
+    target = node.get("_target_") if OmegaConf.is_dict(node) else None
+    if not isinstance(target, str):
+        return None
+    from torchlite.build import locate, signature  # brings torch
+
+    try:
+        takes = override.key_or_group.rpartition(".")[2] in signature(locate(target))
+    except (UserError, ValueError, TypeError):
+        return None
+    return f" {target} takes it, though: +{override.input_line}" if takes else None

@@ -1,0 +1,101 @@
+"""Where a result came from: code, packages, hardware. Read without torch's help except for what torch alone knows."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).resolve().parent
+
+
+def git_state() -> tuple[dict[str, Any], str]:
+    """What code runs: `({"commit", "dirty", …}, patch)`.
+
+    The patch holds every change against the commit, untracked `.py` and `.yaml` files included, and is empty when there is
+    none. Without git or outside a repository the first part holds a hash of the package's source instead.
+    """
+    top = _git(SOURCE, "rev-parse", "--show-toplevel")
+    commit = _git(SOURCE, "rev-parse", "HEAD") if top else None
+    if top is None or commit is None:
+        return {"commit": None, "source_sha256": _source_hash()}, ""
+    patch = _patch(Path(top.strip()))
+    return {"commit": commit.strip(), "dirty": bool(patch)}, patch
+
+
+def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
+    """What git prints, or None where there is no git or it refuses."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            capture_output=True,
+            check=True,
+            timeout=60,
+            env={**os.environ, **environment},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _patch(top: Path) -> str:
+    """The difference to HEAD, made through a copy of the index so that the user's own is not touched."""
+    status = _git(top, "status", "--porcelain", "--untracked-files=normal")
+    if not status:
+        return ""
+    index = _git(top, "rev-parse", "--git-path", "index")
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "index"
+        if index is not None and (top / index.strip()).is_file():
+            shutil.copy(top / index.strip(), copy)
+        new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", "*.py", "*.yaml") or ""
+        names = [name for name in new.split("\0") if name]
+        if names:
+            _git(top, "add", "--intent-to-add", "--", *names, GIT_INDEX_FILE=str(copy))
+        return _git(top, "diff", "--binary", "HEAD", GIT_INDEX_FILE=str(copy)) or ""
+
+
+def _source_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(SOURCE.rglob("*.py")):
+        digest.update(path.relative_to(SOURCE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def packages() -> dict[str, str]:
+    """Every installed distribution and its version, with Python's own."""
+    found = {d.metadata["Name"].lower(): d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
+    return {"python": platform.python_version()} | dict(sorted(found.items()))
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, memory in bytes, accelerators, and the libraries whose choice of kernel changes last bits."""
+    import torch
+
+    facts: dict[str, Any] = {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cpu": _cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "num_cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+    if torch.cuda.is_available():
+        facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        facts["cuda"] = torch.version.cuda
+        facts["cudnn"] = torch.backends.cudnn.version()
+    return facts
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

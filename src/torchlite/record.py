@@ -1,0 +1,204 @@
+"""The run directory: claimed by one run alone, and everything needed to compare and repeat that run, as text.
+
+    config.yaml     the config, for people
+    run.json        what ran: identity, choices, overrides, config, command, code, packages, hardware, data; written once
+    source.patch    uncommitted changes to the code, when there are any
+    metrics.jsonl   a line per logged update and per epoch
+    result.json     status, best, last and test scores, seconds, failure
+    train.log       what the terminal showed, and the traceback of a failure
+    tensorboard/    checkpoints/
+
+Hydra and torch are not needed to read any of it.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import re
+import shlex
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+from rich.console import Console
+
+from torchlite import provenance
+from torchlite.errors import UserError
+
+log = logging.getLogger("torchlite")
+RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
+
+
+class Record:
+    """One run's directory, locked for as long as the run lives."""
+
+    def __init__(self, directory: Path, config: dict[str, Any]) -> None:
+        self.directory = directory
+        self.config = config
+        self.config_json = json.dumps(config)
+        self.console = Console(highlight=False, soft_wrap=True)
+        self.result: dict[str, Any] = {"status": RUNNING}
+        self._lock = filelock.FileLock(directory / ".lock", blocking=False)
+        self._metrics: Any = None
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator["Record"]:
+        """Hold the directory while the run lives, and write down how it ended; exceptions go on to the caller."""
+        try:
+            self._lock.acquire()
+        except filelock.Timeout as error:
+            raise UserError(f"{self.directory} is being written by another run; wait for it or stop it.") from error
+        started = time.perf_counter()
+        self._metrics = open(self.directory / "metrics.jsonl", "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+        self._write_result()
+        try:
+            with self._logging():
+                try:
+                    yield self
+                    self.result["status"] = FINISHED
+                except BaseException as error:
+                    self._note_failure(error)
+                    raise
+                finally:
+                    self.result["seconds"] = round(time.perf_counter() - started, 3)
+                    self._write_result()
+        finally:
+            self._metrics.close()
+            self._lock.release()
+
+    def _note_failure(self, error: BaseException) -> None:
+        mistake = isinstance(error, UserError)
+        self.result["status"] = STOPPED if isinstance(error, KeyboardInterrupt | SystemExit) else FAILED
+        self.result["failure"] = {"type": type(error).__name__, "message": str(error)}
+        if not mistake:
+            self.result["failure"]["traceback"] = traceback.format_exc()
+        with open(self.directory / "train.log", "a", encoding="utf-8") as file:
+            file.write(f"{error}\n" if mistake else traceback.format_exc())
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        """Send log messages and warnings to train.log and the terminal, for this run alone."""
+        file = logging.FileHandler(self.directory / "train.log", encoding="utf-8")
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        root, terminal = logging.getLogger(), _Terminal(self.console)
+        level = log.level
+        log.setLevel(logging.INFO)
+        for handler in (file, terminal):
+            root.addHandler(handler)
+        logging.captureWarnings(True)
+        try:
+            yield
+        finally:
+            logging.captureWarnings(False)
+            for handler in (file, terminal):
+                root.removeHandler(handler)
+                handler.close()
+            log.setLevel(level)
+
+    # Writing
+
+    def describe(self, facts: dict[str, Any]) -> None:
+        """Write config.yaml, run.json and source.patch; `facts` joins what this room finds out by itself."""
+        code, patch = provenance.git_state()
+        if patch:
+            (self.directory / "source.patch").write_text(patch, encoding="utf-8", errors="surrogateescape")
+        everything = {
+            **facts,
+            "config": self.config,
+            "command": shlex.join([os.path.basename(sys.executable), *sys.argv]),
+            "working_directory": os.getcwd(),
+            "code": code,
+            "packages": provenance.packages(),
+            "hardware": provenance.hardware(),
+        }
+        write_json(self.directory / "run.json", everything)
+
+    def log(self, line: dict[str, float]) -> None:
+        """Append a line to metrics.jsonl."""
+        finite = {name: value if math.isfinite(value) else None for name, value in line.items()}  # JSON has no NaN
+        self._metrics.write(json.dumps(finite) + "\n")
+
+    def finish(self, **scores: Any) -> None:
+        """Note the run's scores: best, last, test and what else belongs to the result."""
+        self.result |= scores
+
+    def _write_result(self) -> None:
+        write_json(self.directory / "result.json", self.result)
+
+    def checkpoint(self, name: str) -> Path:
+        """The path of checkpoint `name`: last, best or epoch-0005."""
+        return self.directory / "checkpoints" / f"{name}.pt"
+
+
+class _Terminal(logging.Handler):
+    """Prints messages above a live progress bar, or as plain lines."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        label = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        self.console.print(label + record.getMessage(), markup=False)
+
+
+def claim(outputs: Path, name: str, identity: str) -> Path:
+    """A new directory `<outputs>/<name>/<date>-<time>-<identity>` that no other process has, whoever starts when."""
+    parent = outputs / name
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{identity}"
+    parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, 10_000):
+        directory = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            directory.mkdir()  # atomic: one of two processes gets FileExistsError
+        except FileExistsError:
+            continue
+        return directory
+    raise UserError(f"{parent} already holds 10,000 runs of this second; move some away.")
+
+
+def claim_job(sweep: Path, overrides: Sequence[str], identity: str) -> Path:
+    """The directory of a sweep's job, made if it is not there: a job is known by its identity, whatever words led to it."""
+    known = find(sweep, identity)
+    if known is not None:
+        return known
+    directory = sweep / job_name(overrides, identity)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def find(sweep: Path, identity: str) -> Path | None:
+    """The directory of the job with this identity, or None."""
+    return next(iter(sorted(sweep.glob(f"*-{identity}"))), None)
+
+
+def job_name(overrides: Sequence[str], identity: str) -> str:
+    """`sgd_lr-0.1_seed-3-1a2b3c4d`: the words of a job as a directory name of at most 120 plain characters."""
+    words = []
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        words.append(f"{key.rpartition('.')[2]}-{value}" if "." in key or key in ("seed", "name") else value)
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "_".join(words)).strip("-.")
+    return f"{readable[:110].rstrip('-._') or 'default'}-{identity}"
+
+
+def read_result(directory: Path) -> dict[str, Any]:
+    """What result.json says; empty when there is none that can be read."""
+    try:
+        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` in one step, so that a reader never sees half a file."""
+    aside = path.with_name(f".{path.name}.partial")
+    aside.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(aside, path)

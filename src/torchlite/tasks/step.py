@@ -1,0 +1,17 @@
+"""What a training step hands back to the loop."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass
+class Step:
+    """One forward pass over B samples.
+
+    The loop divides the sum of `losses` by the number of samples in the whole update, so an update is the mean over its
+    samples however they were cut into micro-batches. Class weights and label smoothing are therefore inside `losses`.
+    """
+
+    losses: Tensor  # [B], one per sample, with gradient
+    metrics: dict[str, Tensor] = field(default_factory=dict)  # further numbers to average, each [B]

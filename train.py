@@ -1,0 +1,20 @@
+"""Train one model from the words you type, or a sweep of them with -m: `python train.py --help` shows how."""
+
+import sys
+
+import hydra
+from omegaconf import DictConfig
+
+from torchlite import config
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(cfg: DictConfig) -> float | None:
+    composed = config.composed(cfg)
+    from torchlite import run  # brings torch, which no refused word and no --help has to wait for
+
+    return run.run(composed)
+
+
+if __name__ == "__main__":
+    sys.exit(config.command(main))
