@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite import mistakes
 from torchlite.annotations import closest, fits, shown
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -224,81 +225,20 @@ def explain(arguments: list[str], sweep: bool | None = None) -> list[str]:
             try:
                 overrides.append(OverridesParser.create(loader).parse_override(text))
             except HydraException:  # the parser's, or the lexer's own
-                problems.append(unreadable(text))
+                problems.append(mistakes.unreadable(text))
         known = {group: sorted(loader.get_group_options(group)) for group in loader.list_groups("")}
         groups = {group: options for group, options in known.items() if group != "hydra"}
         good = list(extra)
         for override in overrides:
-            wrong = list(_wrong_choice(override, groups, parsed.multirun if sweep is None else sweep))
+            wrong = list(mistakes.wrong_choice(override, groups, parsed.multirun if sweep is None else sweep, GROUPS))
             problems += wrong
             if not wrong and override.key_or_group in groups and not override.is_delete():
-                good.append(f"{override.key_or_group}={_values(override)[0]}")
+                good.append(f"{override.key_or_group}={mistakes.values(override)[0]}")
         try:
-            cfg = compose("config", good)
+            cfg = OmegaConf.to_container(compose("config", good), resolve=False)
         except HydraException as error:
             return [*problems, _short(error)]
-        problems += [line for o in overrides if o.key_or_group not in groups for line in _wrong_key(o, cfg, groups)]
+        for override in overrides:
+            if override.key_or_group not in groups:
+                problems += mistakes.wrong_key(override, cfg, groups)
     return list(dict.fromkeys(problems))
-
-
-def unreadable(text: str) -> str:
-    """How to write an override that Hydra's grammar cannot read."""
-    key, equals, value = text.partition("=")
-    if not equals:
-        return f"{text}: write key=value, or quote a value that holds spaces: 'key=\"two words\"'"
-    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f"{text}: cannot be read. Quote the value, and the word for the shell: '{key}=\"{quoted}\"'"
-
-
-def _values(override: Override) -> list[Any]:
-    if override.is_discrete_sweep():
-        return list(override.sweep_string_iterator())
-    return [override.get_value_element_as_str()]
-
-
-def _wrong_choice(override: Override, groups: dict[str, list[str]], sweep: bool) -> Iterator[str]:
-    """A list of choices where one is wanted, or an option that a group does not have."""
-    key = override.key_or_group
-    if override.is_sweep_override() and not sweep:
-        yield f"{override.input_line}: a list of choices; add -m to run one after the other, or quote it as one value."
-    elif key in groups and groups[key] and not override.is_delete():
-        for value in _values(override):
-            if value in groups[key] or (value == "null" and key not in GROUPS):
-                continue
-            near = "" if value in ("null", "None") else closest(value, groups[key])
-            yield f"{key}={value}: no such option.{near} {key}: {', '.join(groups[key])}"
-
-
-def _wrong_key(override: Override, cfg: DictConfig, groups: dict[str, list[str]]) -> Iterator[str]:
-    """A key that the composed config does not have, with the nearest that it has."""
-    *parents, last = override.key_or_group.split(".")
-    if override.is_add() or override.key_or_group.startswith("hydra."):
-        return
-    node: Any = cfg
-    for depth, part in enumerate([*parents, last]):
-        if not OmegaConf.is_dict(node) or part not in node:
-            known = [str(key) for key in node if key != "_target_"] if OmegaConf.is_dict(node) else []
-            known = sorted({*known, *(groups if depth == 0 else ())})
-            path = ".".join([*parents, last][:depth])
-            near = closest(part, known)
-            if near and path:
-                near = near.replace("mean ", f"mean {path}.")
-            elif not near:
-                near = _addable(override, node) or f" There are: {', '.join(known)}."
-            yield f"{override.key_or_group}: no such key{f' in {path}' if path else ''}.{near}"
-            return
-        node = node[part]
-
-
-def _addable(override: Override, node: Any) -> str | None:
-    """How to give a key that the yaml leaves out but what it names takes."""
-    target = node.get("_target_") if OmegaConf.is_dict(node) else None
-    if not isinstance(target, str):
-        return None
-    from torchlite.build import locate, signature  # brings torch
-
-    try:
-        takes = override.key_or_group.rpartition(".")[2] in signature(locate(target))
-    except (UserError, ValueError, TypeError):
-        return None
-    return f" {target} takes it, though: +{override.input_line}" if takes else None

@@ -157,7 +157,8 @@ def _check_fills_a_batch(num_samples: int, batch_size: int, drop_last: bool) -> 
     if drop_last:
         raise UserError(
             f"data.train has {num_samples} samples to learn from, fewer than data.batch_size={batch_size}, "
-            f"and data.drop_last leaves out a batch that is not full. Set data.batch_size={num_samples} or less, or data.drop_last=false."
+            f"and data.drop_last leaves out a batch that is not full. "
+            f"Set data.batch_size={num_samples} or less, or data.drop_last=false."
         )
     log.warning(
         "data.batch_size=%d is more than the %d training samples: every update uses %d.",

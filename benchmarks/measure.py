@@ -1,0 +1,53 @@
+"""Two things measured in turn on one machine, and the words that must stand beside every figure."""
+
+import gc
+import os
+import platform
+import statistics
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def interleave(ours: Callable[[], T], bare: Callable[[], T], rounds: int) -> list[tuple[T, T]]:
+    """Both sides' own measurements, (ours, bare) for each round.
+
+    They take turns, and turns at going first, since a machine drifts by tens of percent. One run of each beforehand warms
+    up and is thrown away.
+    """
+    if rounds < 5:
+        raise ValueError(f"{rounds} rounds are too few for a median; take 5 or more")
+    ours()
+    bare()
+    pairs = []
+    for index in range(rounds):
+        gc.collect()
+        if index % 2:
+            second = bare()
+            pairs.append((ours(), second))
+        else:
+            first = ours()
+            pairs.append((first, bare()))
+    return pairs
+
+
+def compared(what: str, pairs: Sequence[tuple[float, float]], unit: str, decimals: int) -> str:
+    """One line: the median of each side, and the median, lowest and highest ratio within a round."""
+    ours, bare = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratios = [a / b for a, b in pairs]
+    sides = f"torchlite {ours:.{decimals}f} {unit}, bare {bare:.{decimals}f} {unit}"
+    spread = f"{min(ratios):.3f} to {max(ratios):.3f}; medians of {len(pairs)} interleaved rounds"
+    return f"{what}: {sides}, ratio {statistics.median(ratios):.3f} ({spread})"
+
+
+def machine() -> str:
+    """CPU model, cores, and the versions that decide speed, on one line; imports no torch."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = platform.processor() or platform.machine()
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, torch {version('torch')}"

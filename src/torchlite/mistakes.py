@@ -1,0 +1,76 @@
+"""What is wrong with a word on the command line, and which word was probably meant.
+
+`override` is always one of Hydra's parsed overrides; `groups` maps each config group to its options.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torchlite.annotations import closest
+from torchlite.errors import UserError
+
+
+def unreadable(text: str) -> str:
+    """How to write a word that Hydra's grammar cannot read."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        return f"{text}: write key=value, or quote a value that holds spaces: 'key=\"two words\"'"
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f"{text}: cannot be read. Quote the value, and the word for the shell: '{key}=\"{quoted}\"'"
+
+
+def values(override: Any) -> list[str]:
+    """The value, or each value of a sweep, as text."""
+    if override.is_discrete_sweep():
+        return list(override.sweep_string_iterator())
+    return [str(override.get_value_element_as_str())]
+
+
+def wrong_choice(
+    override: Any, groups: Mapping[str, Sequence[str]], sweep: bool, required: Sequence[str]
+) -> Iterator[str]:
+    """A list of choices where one is wanted, or an option that a group does not have."""
+    key = override.key_or_group
+    if override.is_sweep_override() and not sweep:
+        yield f"{override.input_line}: a list of choices; add -m to run one after the other, or quote it as one value."
+    elif key in groups and not override.is_delete():
+        for value in values(override):
+            if value in groups[key] or (value == "null" and key not in required):
+                continue
+            near = "" if value in ("null", "None") else closest(value, groups[key])
+            yield f"{key}={value}: no such option.{near} {key}: {', '.join(groups[key])}"
+
+
+def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A key that the composed config does not have, with the nearest that it has."""
+    parts = override.key_or_group.split(".")
+    if override.is_add() or parts[0] == "hydra":
+        return
+    node = config
+    for depth, part in enumerate(parts):
+        if not isinstance(node, dict) or part not in node:
+            known = [str(key) for key in node if key != "_target_"] if isinstance(node, dict) else []
+            known = sorted({*known, *(groups if depth == 0 else ())})
+            path = ".".join(parts[:depth])
+            near = closest(part, known)
+            if near and path:
+                near = near.replace("mean ", f"mean {path}.")
+            elif not near:
+                near = _addable(override, node) or f" There are: {', '.join(known)}."
+            yield f"{override.key_or_group}: no such key{f' in {path}' if path else ''}.{near}"
+            return
+        node = node[part]
+
+
+def _addable(override: Any, node: Any) -> str | None:
+    """How to give a key that the yaml leaves out but what it names takes."""
+    target = node.get("_target_") if isinstance(node, dict) else None
+    if not isinstance(target, str):
+        return None
+    from torchlite.build import locate, signature  # brings torch
+
+    try:
+        takes = override.key_or_group.rpartition(".")[2] in signature(locate(target))
+    except (UserError, ValueError, TypeError):
+        return None
+    return f" {target} takes it, though: +{override.input_line}" if takes else None
