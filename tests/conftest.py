@@ -1,6 +1,7 @@
 """What every test may lean on: commands run as a user types them, and hypothesis without time limits."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ USER_ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "T
 # Two test workers share two cores, and a fixed loss sequence needs a fixed number of threads: tests that compute in
 # this process use one. Commands get the environment as it was.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.pop("TORCHLITE_DATA", None)
 
 settings.register_profile("here", deadline=None)
@@ -78,6 +80,28 @@ def tiny(command: Command) -> Command:
 
     def run(*overrides: str, **keywords: object) -> Finished:
         return command("train.py", "trainer=smoke", *overrides, **keywords)
+
+    return run
+
+
+Typed = Callable[..., Finished]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """`typed("optimizer=sgd", "-m")`: what `python train.py …` does, in this process, from an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Finished:
+        monkeypatch.setattr(sys, "argv", [str(ROOT / "train.py"), *words])
+        capsys.readouterr()
+        code = 0
+        try:
+            runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return Finished(code, captured.out, captured.err)
 
     return run
 

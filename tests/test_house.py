@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LEAVES = {"data", "models", "optim", "tasks", "metrics", "callbacks", "randomness"}
-MIDDLE = {"config", "build", "record", "checkpoint", "trainer", "annotations", "provenance"}
+LOOP = {"trainer", "update", "machine", "checkpoint"}  # never sees Hydra, files of config or what builds from them
+COMPOSING = {"config", "build", "annotations", "mistakes"}
+MIDDLE = LOOP | COMPOSING | {"record", "provenance"}
 TOOLS = {"diagnose", "export", "compare", "reproduce", "sweep"}
 ROOMS = LEAVES | MIDDLE | TOOLS | {"run", "errors"}
 BETWEEN_LEAVES = {("tasks", "metrics"), ("data", "randomness")}
@@ -60,7 +62,7 @@ def may_lean(room: str, on: str) -> bool:
     if room in LEAVES:
         return (room, on) in BETWEEN_LEAVES
     if room in MIDDLE:
-        return on in LEAVES | (MIDDLE - {"config", "build"} if room == "trainer" else MIDDLE)
+        return on in LEAVES | (MIDDLE - COMPOSING if room in LOOP else MIDDLE)
     if room == "run":
         return on in LEAVES | MIDDLE
     return room in TOOLS

@@ -10,8 +10,8 @@ from typing import Any, Literal, Union
 def fits(value: Any, annotation: Any) -> bool:
     """Whether a value out of yaml (None, bool, int, float, str, list, dict) fits a simple annotation.
 
-    True is no int; an int is a float; a list is a tuple or sequence. Annotations that are not simple fit everything, except that a
-    plain number or text fits no class it is not an instance of.
+    True is no int; an int is a float; a list is a tuple or sequence. Annotations that are not simple fit everything, except
+    that a plain number or text fits no class it is not an instance of.
     """
     if annotation is Any or annotation is object or isinstance(annotation, str | typing.TypeVar):
         return True
@@ -32,7 +32,7 @@ def fits(value: Any, annotation: Any) -> bool:
     if kind in (dict, Mapping):
         return isinstance(value, dict) and (not arguments or all(fits(v, arguments[1]) for v in value.values()))
     if isinstance(kind, type) and kind not in (Callable, type) and not getattr(kind, "_is_protocol", False):
-        return isinstance(value, kind) or isinstance(value, dict)  # a node builds what it builds
+        return isinstance(value, (kind, dict))  # a node builds what it builds
     return True
 
 
@@ -44,7 +44,14 @@ def _items_fit(value: list[Any], kind: Any, arguments: tuple[Any, ...]) -> bool:
 
 def shown(annotation: Any) -> str:
     """An annotation in words: "a whole number", "one of batch, group, layer"."""
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null", None: "null"}
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        type(None): "null",
+        None: "null",
+    }
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation in words:
         return words[annotation]

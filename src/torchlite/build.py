@@ -31,8 +31,18 @@ KINDS = {
 }
 # What a node inside another may be besides
 INNER_KINDS = ("torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.Sampler")
-INNER_PLACES = ("torchlite.data", "torchlite.models", "torchvision.transforms", "torchvision.datasets")
-NOT_A_USERS = {*sys.stdlib_module_names, "torch", "torchvision", "timm", "torchlite", "numpy", "hydra", "omegaconf", "PIL"}
+INNER_PLACES = ("torchlite.data", "torchlite.models", "torchvision.transforms")
+NOT_A_USERS = {
+    *sys.stdlib_module_names,
+    "torch",
+    "torchvision",
+    "timm",
+    "torchlite",
+    "numpy",
+    "hydra",
+    "omegaconf",
+    "PIL",
+}
 
 
 def check(config: dict[str, Any], trusted: tuple[str, ...] | None = None) -> list[str]:
@@ -112,7 +122,7 @@ def _check_arguments(node: dict[str, Any], path: str, target: Any, runtime: tupl
         yield f"{path}: {_name(target)} needs {', '.join(missing)}; give {path}.{missing[0]}=…"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def locate(target: str) -> Any:
     """The object a dotted path names. Raises UserError that says which part of it does not exist."""
     parts = target.split(".") if isinstance(target, str) else [""]
@@ -124,7 +134,7 @@ def locate(target: str) -> Any:
             found = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise UserError(f"importing {module_name} failed: {error}.") from error
+                raise UserError(f"importing it failed: {error}.") from error
             continue
         for part in parts[cut:]:
             if not hasattr(found, part):
@@ -135,7 +145,7 @@ def locate(target: str) -> Any:
     raise UserError(f"there is no module {parts[0]}.{closest(parts[0], NOT_A_USERS)}")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def signature(target: Any) -> dict[str, inspect.Parameter]:
     """Parameters by name, annotations evaluated where they can be."""
     try:
@@ -153,7 +163,7 @@ def refusal(found: Any, group: str | None, trusted: tuple[str, ...] | None) -> s
     if isinstance(found, type) and any(issubclass(found, locate(kind)) for kind in kinds):
         return None
     home = f"{getattr(found, '__module__', None) or ''}.{getattr(found, '__qualname__', '')}"
-    if any(f"{home}.".startswith(f"{place}.") or found is _named_factory(place) for place in places):
+    if any(_belongs(found, home, place) for place in places):
         return None
     root = home.partition(".")[0]
     if root and root not in NOT_A_USERS and (trusted is None or root in trusted):
@@ -162,10 +172,14 @@ def refusal(found: Any, group: str | None, trusted: tuple[str, ...] | None) -> s
     return f"not allowed here; allowed: {wanted}" + (", your own modules." if trusted is None else ".")
 
 
-def _named_factory(place: str) -> Any:
-    """The function a place like `timm.create_model` names, if its package is already imported; else a thing nothing equals."""
-    package, _, name = place.rpartition(".")
-    return getattr(sys.modules.get(package), name, object()) if package in sys.modules else object()
+def _belongs(found: Any, home: str, place: str) -> bool:
+    """Whether an object defined at `home` counts as one of those that `place` stands for."""
+    if not f"{home}.".startswith(f"{place}."):
+        package, _, name = place.rpartition(".")  # a single function, such as timm.create_model, wherever it is defined
+        return package in sys.modules and found is getattr(sys.modules[package], name, None)
+    if place == "torchvision.models":  # its builders, which are registered under their names
+        return found.__name__ in (*importlib.import_module(place).list_models(), "get_model")
+    return isinstance(found, type) or place.startswith("torchlite.")
 
 
 def _name(target: Any) -> str:

@@ -18,6 +18,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import yaml
 from rich.console import Console
 
 from torchlite import provenance
@@ -55,7 +57,8 @@ class Record:
         except filelock.Timeout as error:
             raise UserError(f"{self.directory} is being written by another run; wait for it or stop it.") from error
         started = time.perf_counter()
-        self._metrics = open(self.directory / "metrics.jsonl", "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+        self._clear()
+        self._metrics = open(self.directory / "metrics.jsonl", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
         self._write_result()
         try:
             with self._logging():
@@ -71,6 +74,13 @@ class Record:
         finally:
             self._metrics.close()
             self._lock.release()
+
+    def _clear(self) -> None:
+        """Take away what an earlier attempt left that did not get far enough to go on from."""
+        for name in ("tensorboard", "checkpoints"):
+            shutil.rmtree(self.directory / name, ignore_errors=True)
+        for name in ("run.json", "config.yaml", "source.patch", "train.log"):
+            (self.directory / name).unlink(missing_ok=True)
 
     def _note_failure(self, error: BaseException) -> None:
         mistake = isinstance(error, UserError)
@@ -118,6 +128,8 @@ class Record:
             "hardware": provenance.hardware(),
         }
         write_json(self.directory / "run.json", everything)
+        text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
+        (self.directory / "config.yaml").write_text(text, encoding="utf-8")
 
     def log(self, line: dict[str, float]) -> None:
         """Append a line to metrics.jsonl."""

@@ -149,7 +149,7 @@ def _facts(composed: Composed, data: Any, choices: dict[str, Any]) -> dict[str, 
             "split": data.split,
             "classes": data.class_names,
             "data_dir": str(Path(composed.config["data_dir"]).absolute()),
-            "root": None if composed.config["data"].get("root") is None else str(Path(composed.config["data"]["root"]).absolute()),
+            "root": None if data.root is None else str(Path(data.root).absolute()),
         },
     }
 
@@ -173,5 +173,3 @@ def _sizes(data: Any) -> str:
 def _shown(directory: Path) -> str:
     """As short as it can be typed from here."""
     return str(directory.relative_to(Path.cwd())) if directory.is_relative_to(Path.cwd()) else str(directory)
-
-

@@ -1,25 +1,22 @@
 """The loop: read `fit`, then `train_epoch`, then `update`."""
 
-import contextlib
 import logging
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchlite import checkpoint
 from torchlite.errors import UserError
+from torchlite.machine import find_device, set_threads
 from torchlite.metrics import Averages
+from torchlite.update import Updater
 
 log = logging.getLogger("torchlite")
-DEFAULT_THREADS = torch.get_num_threads()  # read once: a job that sets its own number must not change the next job's
-
-
-class NotFiniteError(FloatingPointError):
-    """A loss or gradient that is infinite or no number; the update was not applied."""
 
 
 @dataclass
@@ -29,10 +26,11 @@ class Progress:
     epoch: int = 0  # epochs finished
     batch: int = 0  # batches of the unfinished epoch that are done
     update: int = 0  # updates applied
-    best: dict[str, float] = field(default_factory=dict)  # {"update", "epoch", "val/acc1", …} of the best validation so far
+    best: dict[str, float] = field(
+        default_factory=dict
+    )  # {"update", "epoch", "val/acc1", …} of the best validation so far
     last: dict[str, float] = field(default_factory=dict)  # the same of the latest validation
     recent: list[dict[str, float]] = field(default_factory=list)  # the validations that a smoothed score averages
-    skipped: int = 0  # updates not applied because fp16 overflowed
     stop_reason: str | None = None
 
 
@@ -48,8 +46,10 @@ class Trainer:
     fused_optimizer: bool = True
     deterministic: bool = True
     num_threads: int | Literal["auto"] = "auto"
-    micro_batch_size: int | None = None
+    micro_batch_size: int | Literal["auto"] | None = None
     clip_grad_norm: float | None = None
+    clip_grad_value: float | None = None
+    clip_gradients: Callable[..., Any] | None = None
     lr_reference_batch_size: int | None = None
     decay_norm_and_bias: bool = False
     validate_every_epochs: int = 1
@@ -62,8 +62,8 @@ class Trainer:
 
     def __post_init__(self) -> None:
         positive = (
-            "max_epochs num_threads micro_batch_size clip_grad_norm lr_reference_batch_size validate_every_epochs "
-            "validate_every_updates smooth_validations save_every_epochs log_every_updates"
+            "max_epochs num_threads micro_batch_size clip_grad_norm clip_grad_value lr_reference_batch_size "
+            "validate_every_epochs validate_every_updates smooth_validations save_every_epochs log_every_updates"
         )
         for name in positive.split():
             value = getattr(self, name)
@@ -72,7 +72,7 @@ class Trainer:
 
     # Before anything is built
 
-    def check_monitor(self, metrics: dict[str, str]) -> None:
+    def check_monitor(self, metrics: dict[str, Literal["max", "min"]]) -> None:
         """Raise UserError unless `monitor` is one of the task's scores, `{"acc1": "max", …}`; fix which direction is better."""
         directions = {f"val/{name}": better for name, better in metrics.items()}
         if self.smooth_validations > 1:
@@ -80,38 +80,29 @@ class Trainer:
         if self.monitor not in directions:
             raise UserError(f"trainer.monitor={self.monitor} is not measured; the scores are: {', '.join(directions)}.")
         better = directions[self.monitor]
-        self.monitor_direction = better if self.monitor_mode == "auto" else self.monitor_mode
-        if self.monitor_direction != better:
-            log.warning(f"trainer.monitor_mode={self.monitor_mode} keeps the worst {self.monitor}; usual is {better}")
+        self.monitor_direction: Literal["max", "min"] = better if self.monitor_mode == "auto" else self.monitor_mode
+        self.monitor_is_odd = self.monitor_direction != better
 
     def prepare(self) -> dict[str, Any]:
         """Fix what `auto` stands for on this machine, set the number of threads; returns the choices, for the record."""
-        self.device_used = self._find_device()
-        threads = DEFAULT_THREADS if self.num_threads == "auto" else self.num_threads
-        torch.set_num_threads(threads)
+        if self.monitor_is_odd:
+            log.warning(f"trainer.monitor_mode={self.monitor_mode} keeps the worst {self.monitor}")
+        self.device_used = find_device(self.device)
+        threads = set_threads(self.num_threads)
         return {"device": str(self.device_used), "num_threads": threads, "monitor_mode": self.monitor_direction}
-
-    def _find_device(self) -> torch.device:
-        if self.device == "auto":
-            accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-            return accelerator or torch.device("cpu")
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError) as error:
-            first_line = str(error).splitlines()[0]
-            raise UserError(f"trainer.device={self.device} cannot be used here: {first_line} (auto finds one)") from error
 
     # The run, from the top
 
-    def fit(self, *, model: nn.Module, task: Any, data: Any, optimizer: Any, schedule: Any, hooks: Any, record: Any) -> None:
+    def fit(
+        self, *, model: nn.Module, task: Any, data: Any, optimizer: Any, schedule: Any, hooks: Any, record: Any
+    ) -> None:
         """Train until `max_epochs` or a callback's stop; the best weights are then in `model`."""
         self.model, self.task, self.data, self.record = model, task, data, record
         self.optimizer, self.schedule, self.hooks = optimizer, schedule, hooks
         self.progress = Progress()
         self.total_updates = self.max_epochs * len(data.train)
-        self.scaler = torch.amp.GradScaler(self.device_used.type, enabled=self.precision == "fp16")  # type: ignore[attr-defined]
-        self.forward = torch.compile(model) if self.compile else model
-        self.epoch_averages, self.averages = Averages(), Averages()
+        self.updater = self._updater()
+        self.epoch_averages = Averages()
         hooks.call("on_fit_begin", self)
         model.train()
         while self.progress.epoch < self.max_epochs and self.progress.stop_reason is None:
@@ -119,6 +110,20 @@ class Trainer:
         if self.progress.stop_reason:
             log.info(f"stopped after epoch {self.progress.epoch}: {self.progress.stop_reason}")
         self.load_best()
+
+    def _updater(self) -> Updater:
+        return Updater(
+            self.model,
+            torch.compile(self.model) if self.compile else self.model,
+            self.task,
+            self.optimizer,
+            self.device_used,
+            self.precision,
+            self.micro_batch_size,
+            self.clip_grad_norm,
+            self.clip_grad_value,
+            self.clip_gradients,
+        )
 
     def train_epoch(self) -> None:
         """One pass over the training part, validation and checkpoints included."""
@@ -128,11 +133,15 @@ class Trainer:
         started = time.perf_counter()
         for batch in self.data.train.epoch(progress.epoch, start=progress.batch):
             self.hooks.call("on_batch_begin", self, batch)
-            applied = self.update(batch)
+            applied = self.updater.apply(batch, progress.update + 1)
             progress.batch += 1
-            self.hooks.call("on_batch_end", self, batch)
+            self._samples += len(batch.ids)
             if not applied:
                 continue
+            self.lr = self.schedule.lr
+            self.schedule.after_update()
+            progress.update += 1
+            self.hooks.call("on_batch_end", self, batch)
             if progress.update % self.log_every_updates == 0:
                 self.log_update()
             if self.validate_every_updates and progress.update % self.validate_every_updates == 0:
@@ -151,66 +160,14 @@ class Trainer:
         self.save_last()
         self._say(line)
 
-    def update(self, batch: Any) -> bool:
-        """One optimizer update with the mean gradient over the batch, however it is cut into micro-batches.
-
-        False when fp16's scaler found an overflow and skipped it: then no schedule moves and nothing counts it as applied.
-        """
-        self.optimizer.zero_grad(set_to_none=True)
-        for part in batch.split(self.micro_batch_size) if self.micro_batch_size else (batch,):
-            with self.autocast():
-                step = self.task.training_step(self.forward, part)
-            loss_sum = step.losses.sum()
-            self.scaler.scale(loss_sum / len(batch.ids)).backward()
-            self.averages.add_sum("loss", loss_sum.detach(), len(part.ids))
-            self.averages.add(step.metrics)
-        self.scaler.unscale_(self.optimizer)
-        self.grad_norm = self._gradient_norm()
-        self.guard(loss_sum, batch)
-        if self.clip_grad_norm is not None:
-            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.clip_grad_norm, self.grad_norm)
-        scale = self.scaler.get_scale()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self._samples += len(batch.ids)
-        if self.scaler.get_scale() < scale:
-            self.progress.skipped += 1
-            return False
-        self.lr = self.schedule.lr
-        self.schedule.after_update()
-        self.progress.update += 1
-        return True
-
-    def _gradient_norm(self) -> Tensor:
-        """The norm of the whole gradient; on CPU one dot product a tensor, which costs a third of get_total_norm."""
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        if self.device_used.type != "cpu":
-            return torch.nn.utils.get_total_norm(gradients)
-        return torch.stack([torch.dot(g.flatten(), g.flatten()) for g in gradients]).sum().sqrt()
-
-    def guard(self, loss_sum: Tensor, batch: Any) -> None:
-        """Raise before a gradient that is not finite reaches the weights (fp16's scaler skips those by itself)."""
-        if self.scaler.is_enabled() or math.isfinite(self.grad_norm.item()):
-            return
-        names = [n for n, p in self.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
-        where = f"the gradient of {names[0]}" if names else "the norm of the gradient"
-        raise NotFiniteError(
-            f"update {self.progress.update + 1}: {where} is not finite (loss {loss_sum.item() / len(batch.ids):g}); it was not "
-            f"applied. Samples: {batch.ids[:8].tolist()}. Try a lower optimizer.lr or trainer.clip_grad_norm=1."
-        )
-
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        if self.precision == "fp32":
-            return contextlib.nullcontext()
-        kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
-        return torch.autocast(self.device_used.type, kind)
-
     # Validation and the best weights
 
     def _validation_is_due(self) -> bool:
         last = self.progress.epoch == self.max_epochs or self.progress.stop_reason is not None
         done = self.progress.last.get("update") == self.progress.update
-        return self.data.val is not None and not done and (last or self.progress.epoch % self.validate_every_epochs == 0)
+        return (
+            self.data.val is not None and not done and (last or self.progress.epoch % self.validate_every_epochs == 0)
+        )
 
     def validate(self) -> dict[str, float]:
         """Score the validation part, tell schedule and callbacks, keep the weights if they are the best so far."""
@@ -234,7 +191,7 @@ class Trainer:
         """Means over every sample of a part: `{"val/loss": …, "val/acc1": …}`."""
         averages = Averages()
         self.model.eval()
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), self.updater.autocast():
             for batch in batches.epoch(0):
                 averages.add(self.task.evaluation_step(self.model, batch))
         self.model.train()
@@ -259,7 +216,7 @@ class Trainer:
         return self.weights() | {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "scaler": self.scaler.state_dict(),
+            "scaler": self.updater.scaler.state_dict(),
             "callbacks": self.hooks.state_dict(),
             "progress": vars(self.progress),
         }
@@ -280,8 +237,9 @@ class Trainer:
 
     def log_update(self) -> None:
         """One line about the updates since the last line."""
-        line = {f"update/{name}": mean for name, mean in self.averages.means().items()}
-        line |= {"lr": self.lr, "grad_norm": self.grad_norm.item()}
+        self.updater.look()
+        line = {f"update/{name}": mean for name, mean in self.updater.averages.means().items()}
+        line |= {"lr": self.lr, "grad_norm": self.updater.grad_norm.item()}
         line["images_per_second"] = self._samples / (time.perf_counter() - self._clock)
         self._collect()
         self.write_line(line)
@@ -289,8 +247,9 @@ class Trainer:
 
     def _collect(self) -> None:
         """Move the sums since the last line into the epoch's."""
-        self.epoch_averages.merge(self.averages)
-        self.averages.reset()
+        self.updater.look()
+        self.epoch_averages.merge(self.updater.averages)
+        self.updater.averages.reset()
 
     def write_line(self, values: dict[str, float]) -> None:
         line = {"update": self.progress.update, "epoch": self.progress.epoch, **values}
@@ -302,5 +261,3 @@ class Trainer:
         numbers = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
         epoch = f"epoch {self.progress.epoch:>{len(str(self.max_epochs))}}/{self.max_epochs}"
         log.info(f"{epoch}  {numbers}  lr {line['lr']:.2e}  {line['seconds/epoch']:.1f} s")
-
-

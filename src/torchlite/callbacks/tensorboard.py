@@ -27,7 +27,9 @@ class TensorBoard(Callback):
         from torch.utils.tensorboard import SummaryWriter
 
         done = trainer.progress.update
-        self.writer = SummaryWriter(str(trainer.record.directory / "tensorboard"), purge_step=done + 1 if done else None)
+        self.writer = SummaryWriter(
+            str(trainer.record.directory / "tensorboard"), purge_step=done + 1 if done else None
+        )
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
         for name, value in values.items():

@@ -27,6 +27,11 @@ class Batch:
     targets: Tensor
     ids: Tensor
 
+    def split(self, num_samples: int) -> Iterator["Batch"]:
+        """Micro-batches of at most `num_samples` samples, in order."""
+        parts = (self.images.split(num_samples), self.targets.split(num_samples), self.ids.split(num_samples))
+        yield from map(Batch, *parts)
+
 
 class Samples(Protocol):
     """Where decoded images come from: memory, or loader workers."""

@@ -23,7 +23,7 @@ class Plan(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         try:
-            self.jobs = plan(config)
+            self.directory, self.jobs = plan(config)
         except UserError as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None  # any other exception would be swallowed by Hydra
@@ -33,7 +33,7 @@ class Plan(Callback):
 
         failed = []
         for job in self.jobs:
-            directory = find(job.sweep_directory, job.identity)
+            directory = find(self.directory, job.identity)
             result = {"status": "not started"} | (read_result(directory) if directory else {})
             if result["status"] != FINISHED:
                 failed.append((job, directory, result))
@@ -46,8 +46,8 @@ class Plan(Callback):
             raise SystemExit(FAULT)
 
 
-def plan(master: DictConfig) -> list[Composed]:
-    """Every job of the sweep, composed and checked; gives the sweep its directory. Raises UserError with all problems."""
+def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
+    """The sweep's directory and every job, composed and checked. Raises UserError with all problems."""
     typed = list(master.hydra.overrides.task)
     loader = GlobalHydra.instance().config_loader()
     overrides = OverridesParser.create(loader).parse_overrides(typed)
@@ -67,7 +67,7 @@ def plan(master: DictConfig) -> list[Composed]:
             problems += [f"{line}  (job {' '.join(words)})" for line in str(error).splitlines()]
     if problems:
         raise UserError("\n".join(problems[:12] + ([f"… and {len(problems) - 12} more"] if len(problems) > 12 else [])))
-    return jobs
+    return directory, jobs
 
 
 def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
@@ -79,8 +79,6 @@ def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
     except HydraException as error:
         raise UserError("\n".join(config.explain([*words], sweep=True)) or str(error).splitlines()[0]) from error
     choices = dict(cfg.hydra.runtime.choices)
-    with open_dict(cfg):
-        del cfg["hydra"]
-    job = config.plain(cfg, choices, words, directory)
+    job = config.plain(config.without_hydra(cfg), choices, words, directory)
     run.check(job)
     return job

@@ -1,7 +1,7 @@
 """Single-label classification: cross-entropy with label smoothing and class weights, top-k accuracy."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -43,9 +43,9 @@ class Classification:
         self.topk = [k for k in topk if k <= num_classes]
 
     @property
-    def metrics(self) -> dict[str, str]:
+    def metrics(self) -> dict[str, Literal["max", "min"]]:
         """The names that `evaluation_step` reports, each with the direction that is better: "min" or "max"."""
-        return {"loss": "min"} | {f"acc{k}": "max" for k in self.topk}
+        return {"loss": "min", **{f"acc{k}": "max" for k in self.topk}}
 
     def training_step(self, model: nn.Module, batch: Any) -> Step:
         """Losses, with gradient, and accuracy of one batch in training mode."""
