@@ -34,8 +34,8 @@ class Linear(nn.Module):
 class TwoLosses(Classification):
     """Cross-entropy plus a weighted penalty on large logits: one method replaced."""
 
-    def __init__(self, num_classes: int, penalty_weight: float = 0.01) -> None:
-        super().__init__(num_classes)
+    def __init__(self, num_classes: int, penalty_weight: float = 0.01, **others: Any) -> None:
+        super().__init__(num_classes, **others)
         self.penalty_weight = penalty_weight
 
     def training_step(self, model: nn.Module, batch: Any) -> Step:
@@ -85,6 +85,35 @@ class Explodes(Callback):
     def on_batch_end(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == self.update:
             raise RuntimeError(self.message)
+
+
+class Ruin(Callback):
+    """Sets every weight to zero before an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def on_epoch_begin(self, trainer: Any) -> None:
+        if trainer.progress.epoch == self.epoch:
+            with torch.no_grad():
+                for parameter in trainer.model.parameters():
+                    parameter.zero_()
+            trainer.optimizer.state.clear()
+            for group in trainer.optimizer.param_groups:
+                group["lr"] = 0.0
+
+
+class Kinds(Callback):
+    """Writes down what the words became."""
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        schedule = trainer.schedule.scheduler
+        plain = type(trainer.optimizer) is torch.optim.SGD and isinstance(
+            schedule, torch.optim.lr_scheduler.LRScheduler
+        )
+        kinds = [type(thing).__name__ for thing in (trainer.optimizer, trainer.model, schedule)]
+        with open("kinds.txt", "w", encoding="utf-8") as file:
+            file.write(" ".join([*kinds, str(plain)]))
 
 
 class Poison(Callback):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from torchlite import build, config, run
+from torchlite import build, config, naming, run
 from torchlite.config import Composed
 from torchlite.errors import UserError
 
@@ -52,7 +52,14 @@ def test_identity_is_of_what_is_computed(composed: Compose) -> None:
     here = composed().identity
     same = ["seed=0", "name=other", "data_dir=/elsewhere", "dry_run=true", "data.num_workers=3", "optimizer=adamw"]
     assert all(composed(word).identity == here for word in same)
-    other = ["seed=1", "optimizer=sgd", "optimizer.lr=0.5", "data.split_seed=1", "trainer.num_threads=1", "model.dropout=0.1"]
+    other = [
+        "seed=1",
+        "optimizer=sgd",
+        "optimizer.lr=0.5",
+        "data.split_seed=1",
+        "trainer.num_threads=1",
+        "model.dropout=0.1",
+    ]
     assert len({here, *(composed(word).identity for word in other)}) == 1 + len(other)
     assert len(here) == 8
 
@@ -70,9 +77,8 @@ def test_names_are_made_of_the_fixed_words(composed: Compose) -> None:
     assert composed("experiment=digits_default").name == "digits_default"
     assert composed("name=mine").name == "mine"
     words = ["-m", "model=mlp,small_cnn", "optimizer=sgd"]
-    assert config.default_name({"data": "digits", "model": "mlp", "optimizer": "sgd"}, words, frozenset({"model"})) == (
-        "digits-sgd"
-    )
+    choices = {"data": "digits", "model": "mlp", "optimizer": "sgd"}
+    assert naming.run_name(choices, words, config.GROUPS, frozenset({"model"})) == "digits-sgd"
 
 
 def test_what_comes_from_the_environment_stays_an_interpolation(
@@ -157,8 +163,7 @@ def test_a_bad_import_inside_a_users_module_is_told_apart(composed: Compose) -> 
     made = composed().config
     made["model"] = {"_target_": "tests.strangers_broken.Net"}
     assert build.check(made) == [
-        "model._target_=tests.strangers_broken.Net: importing it failed: No module "
-        "named 'not_there_at_all'."
+        "model._target_=tests.strangers_broken.Net: importing it failed: No module named 'not_there_at_all'."
     ]
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT, Command, Typed
-from torchlite import provenance, record
+from torchlite import naming, provenance, record
 from torchlite.errors import UserError
 from torchlite.record import Record
 
@@ -58,15 +59,14 @@ def test_a_run_leaves_its_whole_record(typed: Typed, tmp_path: Path) -> None:
     assert str(run.relative_to(tmp_path)) in done.stdout
 
 
-def test_no_secret_of_the_environment_is_written(
-    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_SECRET_FILE", "s3cret.txt")
+def test_no_secret_of_the_environment_is_written(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = f"{uuid.uuid4().hex}.txt"
+    monkeypatch.setenv("MY_SECRET_FILE", secret)
     done = typed("trainer=smoke", "+callbacks.spy={_target_:tests.strangers.Spy,file:'${oc.env:MY_SECRET_FILE}'}")
     assert done.code == 0, done.text
-    assert (tmp_path / "s3cret.txt").exists()
+    assert (tmp_path / secret).exists()
     for path in (tmp_path / "outputs").rglob("*"):
-        assert not path.is_file() or b"s3cret" not in path.read_bytes(), path
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
 def test_runs_started_at_once_get_a_directory_each(command: Command, tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_relative_paths_are_the_callers(typed: Typed, tmp_path: Path, chdir: str
 
 def test_job_names_are_flat_short_and_readable() -> None:
     """B06"""
-    name = record.job_name(["optimizer=sgd", "optimizer.lr=0.1", "seed=3"], "1a2b3c4d")
+    name = naming.job_name(["optimizer=sgd", "optimizer.lr=0.1", "seed=3"], "1a2b3c4d")
     assert name == "sgd_lr-0.1_seed-3-1a2b3c4d"
-    long = record.job_name(["data.root=/a/b, c=d", *(f"model.widths=[{i},{i}]" for i in range(40))], "1a2b3c4d")
+    long = naming.job_name(["data.root=/a/b, c=d", *(f"model.widths=[{i},{i}]" for i in range(40))], "1a2b3c4d")
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,120}", long) and long.endswith("-1a2b3c4d")
-    assert record.job_name([], "1a2b3c4d") == "default-1a2b3c4d"
+    assert naming.job_name([], "1a2b3c4d") == "default-1a2b3c4d"
 
 
 def test_odd_and_long_overrides_give_one_flat_directory_each(typed: Typed, tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ TYPOS = [
     ("trainer.clip_grad_norm=None", "trainer.clip_grad_norm=None", "null"),  # A04
     ("scheduler=None", "scheduler=None", "constant, cosine"),  # A04
     ("scheduler=null", "scheduler=null", "constant, cosine"),  # A04
-    ("optimizer=adamw optimizer.momentum=0.9", "optimizer.momentum", "betas, eps, lr, weight_decay"),  # stale after a swap
+    (
+        "optimizer=adamw optimizer.momentum=0.9",
+        "optimizer.momentum",
+        "betas, eps, lr, weight_decay",
+    ),  # stale after a swap
     ("+optimizer.params=[]", "optimizer.params", "only the run knows this"),
     ("+scheduler.total_updates=5", "scheduler.total_updates", "only the run knows this"),
     ("+data.device=cpu", "data.device", "only the run knows this"),

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -26,6 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torchlite import mistakes
 from torchlite.annotations import closest, fits, shown
 from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.naming import run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
@@ -60,9 +65,16 @@ def composed(cfg: DictConfig) -> Composed:
     hydra = HydraConfig.get()
     sweep = Path(hydra.sweep.dir).resolve() if hydra.mode == RunMode.MULTIRUN else None
     try:
-        return plain(cfg, dict(hydra.runtime.choices), list(hydra.overrides.task), sweep)
+        return plain(cfg, dict(hydra.runtime.choices), as_typed(hydra.overrides.task), sweep)
     except UserError as error:
         raise SystemExit(refuse(str(error))) from None  # anything else Hydra would decorate
+
+
+def as_typed(overrides: Any) -> list[str]:
+    """The words as they stand; merely looping over them would resolve what a word refers to, secrets included."""
+    words = OmegaConf.to_container(overrides, resolve=False)
+    assert isinstance(words, list)
+    return [str(word) for word in words]
 
 
 def plain(
@@ -74,7 +86,7 @@ def plain(
     problems = check_root(resolved)
     if problems:
         raise UserError("\n".join(problems))
-    name = sweep_directory.name if sweep_directory else default_name(choices, overrides)
+    name = sweep_directory.name if sweep_directory else run_name(choices, overrides, GROUPS)
     return Composed(
         config=resolved,
         record=without_secrets(cfg),
@@ -179,17 +191,6 @@ def identity(cfg: DictConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def default_name(choices: dict[str, str | None], overrides: list[str], swept: frozenset[str] = frozenset()) -> str:
-    """A readable name of the words that are fixed: the experiment, or data and model, then other groups that were typed."""
-    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
-    words = [choices["experiment"]] if choices.get("experiment") and "experiment" not in swept else []
-    first = () if words else ("data", "model")
-    for group in (*first, *(g for g in GROUPS if g in typed and g not in first)):
-        if group not in swept and choices.get(group):
-            words.append(choices[group])
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(str(word) for word in words))[:100] or "sweep"
-
-
 # Running under Hydra, and putting its refusals into plain words
 
 
@@ -227,7 +228,10 @@ def for_each_job(arguments: list[str]) -> list[str]:
     for text in arguments:
         with contextlib.suppress(HydraException):
             parsed[text] = parser.parse_override(text)
-    swept = {override.key_or_group for override in parsed.values() if override.is_sweep_override()} & {*GROUPS, "experiment"}
+    swept = {override.key_or_group for override in parsed.values() if override.is_sweep_override()} & {
+        *GROUPS,
+        "experiment",
+    }
 
     def held(text: str) -> str:
         key, equals, value = text.partition("=")
@@ -251,34 +255,39 @@ def _short(error: Exception) -> str:
 
 def explain(arguments: list[str], sweep: bool | None = None) -> list[str]:
     """What is wrong with the words on a command line, a line each; empty when every word is one we know."""
-    from hydra._internal.utils import get_args_parser
-
     parsed = get_args_parser().parse_args(arguments)
-    extra = [f"hydra.searchpath=[file://{os.path.abspath(parsed.config_dir)}]"] if parsed.config_dir else []
+    search_path = create_config_search_path(str(CONF))
+    if parsed.config_dir:
+        place = SearchPathQuery(provider="schema", path=None)
+        search_path.prepend("command-line", f"file://{os.path.abspath(parsed.config_dir)}", place)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        compose("config", extra)  # so that the loader knows the user's own directory
-        problems: list[str] = []
-        overrides: list[Override] = []
-        for text in parsed.overrides:
-            try:
-                overrides.append(OverridesParser.create(loader).parse_override(text))
-            except HydraException:  # the parser's, or the lexer's own
-                problems.append(mistakes.unreadable(text))
-        known = {group: sorted(loader.get_group_options(group)) for group in loader.list_groups("")}
-        groups = {group: options for group, options in known.items() if group != "hydra"}
-        good = list(extra)
-        for override in overrides:
-            wrong = list(mistakes.wrong_choice(override, groups, parsed.multirun if sweep is None else sweep, GROUPS))
-            problems += wrong
-            if not wrong and override.key_or_group in groups and not override.is_delete():
-                good.append(f"{override.key_or_group}={mistakes.values(override)[0]}")
+    loader = Hydra.create_main_hydra2("train", search_path).config_loader
+    try:
+        return _wrong_words(parsed.overrides, loader, parsed.multirun if sweep is None else sweep)
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _wrong_words(words: list[str], loader: ConfigLoader, sweep: bool) -> list[str]:
+    problems: list[str] = []
+    overrides: list[Override] = []
+    for text in words:
         try:
-            cfg = OmegaConf.to_container(compose("config", good), resolve=False)
-        except HydraException as error:
-            return [*problems, _short(error)]
-        for override in overrides:
-            if override.key_or_group not in groups:
-                problems += mistakes.wrong_key(override, cfg, groups)
+            overrides.append(OverridesParser.create(loader).parse_override(text))
+        except HydraException:  # the parser's, or the lexer's own
+            problems.append(mistakes.unreadable(text))
+    groups = {group: sorted(loader.get_group_options(group)) for group in loader.list_groups("") if group != "hydra"}
+    good = []
+    for override in overrides:
+        wrong = list(mistakes.wrong_choice(override, groups, sweep, GROUPS))
+        problems += wrong
+        if not wrong and override.key_or_group in groups and not override.is_delete():
+            good.append(f"{override.key_or_group}={mistakes.values(override)[0]}")
+    try:
+        cfg = OmegaConf.to_container(compose("config", good), resolve=False)
+    except HydraException as error:
+        return [*problems, _short(error)]
+    for override in overrides:
+        if override.key_or_group not in groups:
+            problems += mistakes.wrong_key(override, cfg, groups)
     return list(dict.fromkeys(problems))

@@ -16,7 +16,6 @@ import json
 import logging
 import math
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -32,6 +31,7 @@ from rich.console import Console
 
 from torchlite import provenance
 from torchlite.errors import UserError
+from torchlite.naming import job_name
 
 log = logging.getLogger("torchlite")
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
@@ -188,16 +188,6 @@ def claim_job(sweep: Path, overrides: Sequence[str], identity: str) -> Path:
 def find(sweep: Path, identity: str) -> Path | None:
     """The directory of the job with this identity, or None."""
     return next(iter(sorted(sweep.glob(f"*-{identity}"))), None)
-
-
-def job_name(overrides: Sequence[str], identity: str) -> str:
-    """`sgd_lr-0.1_seed-3-1a2b3c4d`: the words of a job as a directory name of at most 120 plain characters."""
-    words = []
-    for override in overrides:
-        key, _, value = override.lstrip("+~").partition("=")
-        words.append(f"{key.rpartition('.')[2]}-{value}" if "." in key or key in ("seed", "name") else value)
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "_".join(words)).strip("-.")
-    return f"{readable[:110].rstrip('-._') or 'default'}-{identity}"
 
 
 def read_result(directory: Path) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from torchlite import config
 from torchlite.config import Composed
 from torchlite.errors import FAULT, UserError
+from torchlite.naming import run_name
 
 
 class Plan(Callback):
@@ -48,17 +49,18 @@ class Plan(Callback):
 
 def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
     """The sweep's directory and every job, composed and checked. Raises UserError with all problems."""
-    typed = list(master.hydra.overrides.task)
+    typed = config.as_typed(master.hydra.overrides.task)
     loader = GlobalHydra.instance().config_loader()
     overrides = OverridesParser.create(loader).parse_overrides(typed)
     swept = frozenset(o.key_or_group for o in overrides if o.is_sweep_override())
     choices = dict(master.hydra.runtime.choices)
-    name = master.name or config.default_name(choices, typed, swept)
+    name = master.name or run_name(choices, typed, config.GROUPS, swept)
     directory = Path(os.getcwd(), "outputs", str(name))
     with open_dict(master):
         master.hydra.sweep.dir = str(directory)
         # A job's config is composed anew, maybe in another process: this is how the directory reaches it
         master.hydra.overrides.hydra.append(f"hydra.sweep.dir='{directory}'")
+        master.hydra.overrides.hydra.append("hydra.job.chdir=false")  # relative paths stay the caller's
     jobs, problems = [], []
     for words in BasicSweeper.split_arguments(overrides, None)[0]:
         try:
@@ -73,7 +75,7 @@ def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
 def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
     from torchlite import run
 
-    base = list(OmegaConf.to_container(master.hydra.overrides.hydra))  # type: ignore[arg-type]
+    base = config.as_typed(master.hydra.overrides.hydra)
     try:
         cfg = compose(master.hydra.job.config_name, [*base, *words], return_hydra_config=True)
     except HydraException as error:
