@@ -3,6 +3,7 @@
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -102,6 +103,18 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             code = int(ended.code or 0)
         captured = capsys.readouterr()
         return Finished(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """`stopped(7, "seed=1")`: the run is sent SIGTERM when update 7 is applied; None: it is not."""
+
+    def run(update: int | None, *words: str, number: int = signal.SIGTERM) -> Finished:
+        monkeypatch.setenv("STOP_AT", str(update or -1))
+        monkeypatch.setenv("SIGNAL", str(int(number)))
+        return typed(*words, "+callbacks.signal._target_=tests.strangers.Signal")
 
     return run
 

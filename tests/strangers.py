@@ -1,5 +1,7 @@
 """What somebody else might write in a file of their own."""
 
+import os
+import signal
 from typing import Any
 
 import torch
@@ -125,3 +127,39 @@ class Poison(Callback):
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update + 1 == self.update:
             batch.images.fill_(torch.inf)
+
+
+class Signal(Callback):
+    """Sends this process the signal SIGNAL when update STOP_AT has been applied; both from the environment."""
+
+    def on_batch_end(self, trainer: Any, batch: Any) -> None:
+        if trainer.progress.update == int(os.environ.get("STOP_AT", "-1")):
+            os.kill(os.getpid(), int(os.environ.get("SIGNAL", signal.SIGTERM)))
+
+
+class Ids(Callback):
+    """Writes down which samples each update used."""
+
+    def __init__(self, file: str = "ids.txt") -> None:
+        self.file = file
+
+    def on_batch_begin(self, trainer: Any, batch: Any) -> None:
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write(f"{trainer.progress.update + 1} {batch.ids.tolist()}\n")
+
+
+class Hungry(Callback):
+    """Runs out of memory whenever more than `limit` samples are pushed through at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        step = trainer.task.training_step
+
+        def limited(model: nn.Module, batch: Any) -> Step:
+            if len(batch.ids) > self.limit:
+                raise torch.OutOfMemoryError("simulated")
+            return step(model, batch)
+
+        trainer.task.training_step = limited

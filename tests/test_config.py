@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from torchlite import build, config, naming, run
+from torchlite.check import check_nodes
 from torchlite.config import Composed
 from torchlite.errors import UserError
 
@@ -51,6 +53,12 @@ def test_a_choice_swaps_one_piece_and_nothing_else(composed: Compose) -> None:
 def test_identity_is_of_what_is_computed(composed: Compose) -> None:
     here = composed().identity
     same = ["seed=0", "name=other", "data_dir=/elsewhere", "dry_run=true", "data.num_workers=3", "optimizer=adamw"]
+    same += [
+        "callbacks=none",
+        "callbacks.tensorboard.num_images=0",
+        "trainer.log_every_updates=5",
+        "scheduler.warmup_epochs=1",
+    ]
     assert all(composed(word).identity == here for word in same)
     other = [
         "seed=1",
@@ -61,7 +69,7 @@ def test_identity_is_of_what_is_computed(composed: Compose) -> None:
         "model.dropout=0.1",
     ]
     assert len({here, *(composed(word).identity for word in other)}) == 1 + len(other)
-    assert len(here) == 8
+    assert len(here) == 12
 
 
 def test_identity_does_not_depend_on_where_the_data_lies(composed: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,24 +153,49 @@ def test_only_what_belongs_at_a_place_may_be_named(composed: Compose, target: st
         node = node[parent]
     bad = {"_target_": target, "command": "touch pwned"}
     node[last] = [bad] if last == "augment" else bad
-    problems = build.check(made)
+    problems = check_nodes(made)
     assert any(line.startswith(place) and "not allowed here" in line for line in problems), problems
 
 
 def test_a_users_own_module_is_allowed_only_when_trusted(composed: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
     made = composed().config
     made["model"] = {"_target_": "tests.strangers.Net", "num_classes": 10}
-    assert build.check(made) == []
+    assert check_nodes(made) == []
     made["task"] = {"_target_": "tests.strangers.make_task"}
-    assert build.check(made) == []
-    assert build.check(made, trusted=("tests",)) == []
-    assert any("task._target_" in line for line in build.check(made, trusted=()))
+    assert check_nodes(made) == []
+    assert check_nodes(made, trusted=("tests",)) == []
+    assert [line.partition("=")[0] for line in check_nodes(made, trusted=())] == ["model._target_", "task._target_"]
+
+
+def test_a_record_cannot_even_import_a_module(
+    composed: Compose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O01"""
+    (tmp_path / "evil.py").write_text("open('pwned', 'w').close()\nfrom torch import nn\nclass E(nn.Module): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = composed().config
+    for place in ("model", "task"):
+        made[place] = {"_target_": "evil.E"}
+    made["data"]["preprocess"] = {"_target_": "evil.E"}
+    assert len(check_nodes(made, trusted=())) == 3
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_nothing_is_resolved_again_when_objects_are_built(composed: Compose) -> None:
+    """O01: an interpolation that makes a node, or an escaped one, would come after the check."""
+    made = composed("+callbacks.x={_target_:torchlite.callbacks.TensorBoard,num_images:3}").config
+    made["model"]["dropout"] = "${oc.create:{_target_:os.makedirs,name:pwned}}"
+    made["data"]["augment"] = [{"_target_": "torchlite.data.augment.RandomCrop", "padding": "\\${seed}"}]
+    problems = check_nodes(made)
+    assert any(line.startswith("model.dropout: an interpolation") for line in problems)
+    assert any(line.startswith("data.augment[0].padding: an interpolation") for line in problems)
 
 
 def test_a_bad_import_inside_a_users_module_is_told_apart(composed: Compose) -> None:
     made = composed().config
     made["model"] = {"_target_": "tests.strangers_broken.Net"}
-    assert build.check(made) == [
+    assert check_nodes(made) == [
         "model._target_=tests.strangers_broken.Net: importing it failed: No module named 'not_there_at_all'."
     ]
 

@@ -12,14 +12,25 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LEAVES = {"data", "models", "optim", "tasks", "metrics", "callbacks", "randomness"}
-LOOP = {"trainer", "update", "machine", "checkpoint"}  # never sees Hydra, files of config or what builds from them
-COMPOSING = {"config", "build", "annotations", "mistakes"}
+LOOP = {
+    "trainer",
+    "update",
+    "machine",
+    "checkpoint",
+    "progress",
+    "stopping",
+}  # never sees Hydra, files of config or what builds from them
+COMPOSING = {"config", "check", "build", "annotations", "mistakes", "resume"}
 MIDDLE = LOOP | COMPOSING | {"record", "provenance", "naming"}
 TOOLS = {"diagnose", "export", "compare", "reproduce", "sweep"}
 ROOMS = LEAVES | MIDDLE | TOOLS | {"run", "errors"}
 BETWEEN_LEAVES = {("tasks", "metrics"), ("data", "randomness")}
 LEAF_LIBRARIES = {"torch", "torchvision", "timm", "numpy", "PIL"} | set(sys.stdlib_module_names)
-EXTRA_LIBRARIES = {"callbacks": {"rich"}, "data": {"filelock"}}  # the plan's own words for progress and for locks
+EXTRA_LIBRARIES = {
+    "callbacks": {"rich", "mlflow"},
+    "data": {"filelock"},
+    "models": {"safetensors"},
+}  # the plan's own words for progress and for locks
 HYDRA = {"hydra", "omegaconf"}
 HYDRA_ROOMS = re.compile(r"^(train\.py|diagnose\.py|src/torchlite/(config\.py|build\.py|sweep/.*)|tests/.*)$")
 BAD_FILES = re.compile(r"^(utils?|helpers?|common|misc|base|managers?|wrappers?|factory|registry)(\.py)?$")

@@ -29,7 +29,7 @@ def test_a_run_leaves_its_whole_record(typed: Typed, tmp_path: Path) -> None:
     done = typed("trainer=smoke", "optimizer=sgd", "seed=3")
     assert done.code == 0, done.text
     run = only_run(tmp_path / "outputs")
-    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", run.name)
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{12}", run.name)
     assert run.parent.name == "digits-small_cnn-sgd-smoke"
     facts = json.loads((run / "run.json").read_text())
     assert facts["overrides"] == ["trainer=smoke", "optimizer=sgd", "seed=3"]
@@ -146,8 +146,12 @@ def test_metrics_hold_no_number_that_json_lacks(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    with Record(tmp_path, {}).open(), pytest.raises(UserError, match="is being written"), Record(tmp_path, {}).open():
-        pass
+    with Record(tmp_path, {}).hold() as rec, rec.open():
+        assert record.is_locked(tmp_path)
+        match = f"is being written by process {os.getpid()}"
+        with pytest.raises(UserError, match=match), Record(tmp_path, {}).hold():
+            pass
+    assert not record.is_locked(tmp_path)
 
 
 def test_a_killed_run_says_running_and_leaves_its_lock_free(tmp_path: Path) -> None:
@@ -164,8 +168,7 @@ def test_a_killed_run_says_running_and_leaves_its_lock_free(tmp_path: Path) -> N
         process.wait()
     run = only_run(tmp_path / "outputs")
     assert record.read_result(run)["status"] == "running"
-    with Record(run, {}).open():
-        pass
+    assert not record.is_locked(run)
 
 
 def test_uncommitted_changes_are_recorded_untracked_files_included(

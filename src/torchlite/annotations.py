@@ -27,13 +27,20 @@ def fits(value: Any, annotation: Any) -> bool:
     if annotation is int:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = origin or annotation
+    if kind is Callable:
+        return is_node(value)
     if kind in (list, tuple, set, Sequence, Iterable):
         return isinstance(value, list) and _items_fit(value, kind, arguments)
     if kind in (dict, Mapping):
         return isinstance(value, dict) and (not arguments or all(fits(v, arguments[1]) for v in value.values()))
-    if isinstance(kind, type) and kind not in (Callable, type) and not getattr(kind, "_is_protocol", False):
-        return isinstance(value, (kind, dict))  # a node builds what it builds
+    if isinstance(kind, type) and kind is not type and not getattr(kind, "_is_protocol", False):
+        return isinstance(value, kind) or (kind not in (str, bool) and is_node(value))
     return True
+
+
+def is_node(value: Any) -> bool:
+    """Whether a value describes an object; what it builds is not known before it is built."""
+    return isinstance(value, dict) and "_target_" in value
 
 
 def _items_fit(value: list[Any], kind: Any, arguments: tuple[Any, ...]) -> bool:
@@ -59,8 +66,12 @@ def shown(annotation: Any) -> str:
         return " or ".join(shown(argument) for argument in arguments)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}" if len(arguments) > 1 else str(arguments[0])
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+        return f"a list of {len(arguments)} ({shown(arguments[0])} each)"
     if origin in (list, tuple, Sequence, Iterable) or annotation in (list, tuple):
         return "a list" + (f" ({shown(arguments[0])} each)" if arguments else "")
+    if origin is Callable:
+        return "a node with `_target_`"
     if origin is dict or annotation is dict:
         return "a mapping"
     return str(getattr(annotation, "__name__", annotation))

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable
@@ -28,22 +28,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes
-from torchlite.annotations import closest, fits, shown
 from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
 from torchlite.naming import run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
-ROOT_KEYS: dict[str, Any] = {  # with the type each must have
-    "seed": int,
-    "name": str | None,
-    "data_dir": str,
-    "resume": str | None,
-    "dry_run": bool,
-    "fail_fast": bool,
-}
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
 NOT_IDENTITY = ("data_dir", "name", "resume", "dry_run", "fail_fast", "data.num_workers", "trainer.log_every_updates")
+LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "TensorBoard", "Histograms", "MLflow")]
+_command = ""  # as typed, before `for_each_job`
 _ENVIRONMENT = "\x00from the environment\x00"
 
 
@@ -53,11 +46,13 @@ class Composed:
 
     config: dict[str, Any]  # every interpolation resolved
     record: dict[str, Any]  # the same, but what comes from the environment stays an interpolation: no secret on disk
-    identity: str  # 8 hex digits: equal for two configs that compute the same
+    identity: str  # 12 hex digits: equal for two configs that compute the same
     overrides: tuple[str, ...]  # as typed
     choices: dict[str, str | None]  # {"optimizer": "sgd", …}
     name: str  # given or made of the words typed
     sweep_directory: Path | None = None  # of a job of a sweep
+    command: str = ""  # as typed
+    trusted: tuple[str, ...] | None = None  # the user's modules it may name; None: any, since it was typed here
 
 
 def composed(cfg: DictConfig) -> Composed:
@@ -65,9 +60,20 @@ def composed(cfg: DictConfig) -> Composed:
     hydra = HydraConfig.get()
     sweep = Path(hydra.sweep.dir).resolve() if hydra.mode == RunMode.MULTIRUN else None
     try:
-        return plain(cfg, dict(hydra.runtime.choices), as_typed(hydra.overrides.task), sweep)
+        made = plain(cfg, dict(hydra.runtime.choices), as_typed(hydra.overrides.task), sweep)
+        return dataclasses.replace(made, command=_command or shlex.join(sys.argv))
     except UserError as error:
         raise SystemExit(refuse(str(error))) from None  # anything else Hydra would decorate
+
+
+def recorded(facts: dict[str, Any], here: Composed) -> Composed:
+    """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
+    cfg = OmegaConf.create(facts["config"])
+    assert isinstance(cfg, DictConfig)
+    if any(word.startswith("data_dir=") for word in here.overrides):
+        cfg.data_dir = here.config["data_dir"]
+    then = plain(cfg, facts["options"], facts["overrides"])
+    return dataclasses.replace(then, name=facts["name"], identity=facts["identity"], command=here.command, trusted=())
 
 
 def as_typed(overrides: Any) -> list[str]:
@@ -83,7 +89,7 @@ def plain(
     """The same for any composed config, less its `hydra` node. Raises UserError for wrong root keys, all in one message."""
     choices = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     resolved = resolve(cfg)
-    problems = check_root(resolved)
+    problems = mistakes.wrong_roots(resolved, GROUPS)
     if problems:
         raise UserError("\n".join(problems))
     name = sweep_directory.name if sweep_directory else run_name(choices, overrides, GROUPS)
@@ -115,26 +121,6 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
         raise UserError(f"{error.full_key}: {first_line}. Give it a value: {error.full_key}=…") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def check_root(config: dict[str, Any]) -> list[str]:
-    """What is wrong with the root keys, a line each."""
-    problems = []
-    for key, value in config.items():
-        if key in ROOT_KEYS:
-            if not fits(value, ROOT_KEYS[key]):
-                problems.append(f"{key}={value}: {shown(ROOT_KEYS[key])} is wanted, not {shown(type(value))}.")
-        elif key not in GROUPS:
-            problems.append(f"{key}: no such key.{closest(key, (*ROOT_KEYS, *GROUPS))}")
-    for group in GROUPS:
-        if not isinstance(config.get(group), dict):
-            problems.append(f"{group}: an option is required; `--help` lists them.")
-    name = config.get("name")
-    if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
-        problems.append(
-            f"name={name}: letters, digits, `.`, `_` and `-` only, at most 100, since it names a directory."
-        )
-    return problems
 
 
 def without_secrets(cfg: DictConfig) -> dict[str, Any]:
@@ -176,7 +162,7 @@ def _leaf(parent: Any, key: Any) -> Any:
 
 
 def identity(cfg: DictConfig) -> str:
-    """8 hex digits over what is computed: the resolved config less `NOT_IDENTITY`."""
+    """12 hex digits over what is computed: the resolved config less `NOT_IDENTITY` and the callbacks that only log."""
     copied = copy.deepcopy(cfg)
     OmegaConf.set_struct(copied, False)
     copied.data_dir = "<data_dir>"  # also where other keys refer to it
@@ -187,8 +173,20 @@ def identity(cfg: DictConfig) -> str:
         for parent in parents:
             node = node.get(parent) or {}
         node.pop(last, None)
-    text = json.dumps(plain, sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    for name, node in list((plain["callbacks"] or {}).items()):
+        if node is None or (isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS):
+            del plain["callbacks"][name]
+    text = json.dumps(_canonical(plain), sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _canonical(value: Any) -> Any:
+    """The same value however it was typed: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # Running under Hydra, and putting its refusals into plain words
@@ -201,6 +199,8 @@ def command(main: Callable[[], Any]) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a model of yours can be a file beside you
+    global _command
+    _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:
         sys.argv[1:] = for_each_job(sys.argv[1:])
         main()

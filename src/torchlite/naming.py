@@ -17,11 +17,16 @@ def run_name(
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(str(word) for word in words))[:100] or "sweep"
 
 
+SAYS_NOTHING = ("name", "data_dir", "resume", "dry_run", "fail_fast")  # of what a job computes
+
+
 def job_name(overrides: Sequence[str], identity: str) -> str:
     """`sgd_lr-0.1_seed-3-1a2b3c4d`: the words of a job as a directory name of at most 120 plain characters."""
     words = []
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
-        words.append(f"{key.rpartition('.')[2]}-{value}" if "." in key or key in ("seed", "name") else value)
+        if key in SAYS_NOTHING:
+            continue
+        words.append(f"{key.rpartition('.')[2]}-{value}" if "." in key or key == "seed" else value)
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "_".join(words)).strip("-.")
-    return f"{readable[:110].rstrip('-._') or 'default'}-{identity}"
+    return f"{readable[:107].rstrip('-._') or 'default'}-{identity}"

@@ -24,7 +24,8 @@ def git_state() -> tuple[dict[str, Any], str]:
     if top is None or commit is None:
         return {"commit": None, "source_sha256": _source_hash()}, ""
     patch = _patch(Path(top.strip()))
-    return {"commit": commit.strip(), "dirty": bool(patch)}, patch
+    dirty = None if patch is None else bool(patch)  # None: git did not say
+    return {"commit": commit.strip(), "dirty": dirty}, patch or ""
 
 
 def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
@@ -42,11 +43,11 @@ def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
-def _patch(top: Path) -> str:
+def _patch(top: Path) -> str | None:
     """The difference to HEAD, made through a copy of the index so that the user's own is not touched."""
     status = _git(top, "status", "--porcelain", "--untracked-files=normal")
     if not status:
-        return ""
+        return status
     index = _git(top, "rev-parse", "--git-path", "index")
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "index"
@@ -56,7 +57,13 @@ def _patch(top: Path) -> str:
         names = [name for name in new.split("\0") if name]
         if names:
             _git(top, "add", "--intent-to-add", "--", *names, GIT_INDEX_FILE=str(copy))
-        return _git(top, "diff", "--binary", "HEAD", GIT_INDEX_FILE=str(copy)) or ""
+        plain = (
+            "--no-color",
+            "--no-ext-diff",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+        )  # whatever the user's git is set to
+        return _git(top, "diff", "--binary", *plain, "HEAD", GIT_INDEX_FILE=str(copy))
 
 
 def _source_hash() -> str:

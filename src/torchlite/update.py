@@ -172,6 +172,7 @@ class Updater:
     def _clip(self, parameters: list[nn.Parameter]) -> None:
         if self.clip_gradients is not None:
             self.clip_gradients(parameters, self.grad_norm)
+            return
         if self.clip_grad_norm is not None:
             nn.utils.clip_grads_with_norm_(parameters, self.clip_grad_norm, self.grad_norm)
         if self.clip_grad_value is not None:

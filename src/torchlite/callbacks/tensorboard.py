@@ -38,14 +38,14 @@ class TensorBoard(Callback):
 
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == 0 and self.num_images:
-            images = trainer.data.preprocess.undo(batch.images[: self.num_images].float())
-            self.writer.add_image("train/augmented", image_grid(images.cpu()), 0)
+            self.writer.add_image("train/augmented", image_grid(shown(trainer, batch.images[: self.num_images])), 0)
 
     def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:
         update = trainer.progress.update
-        wrong = misclassified(trainer, self.num_images) if self.num_images and trainer.data.val is not None else None
-        if wrong is not None and len(wrong):
-            self.writer.add_image("val/misclassified", image_grid(wrong), update)
+        if self.num_images and trainer.data.val is not None and hasattr(trainer.task, "predict"):
+            wrong = misclassified(trainer, self.num_images)
+            if len(wrong):
+                self.writer.add_image("val/misclassified", image_grid(wrong), update)
         from torch.utils.tensorboard.summary import hparams
 
         final = {f"final/{name}": value for name, value in scores.items() if math.isfinite(value)}
@@ -60,14 +60,25 @@ class TensorBoard(Callback):
             self.writer = None
 
 
+def shown(trainer: Any, images: Tensor) -> Tensor:
+    """Preprocessed images as they can be looked at: in 0..1, on the CPU; a preprocess without `undo` is stretched to that."""
+    images = images.float()
+    undo = getattr(trainer.data.preprocess, "undo", None)
+    if undo is not None:
+        return undo(images).cpu()
+    low, high = images.amin(), images.amax()
+    return ((images - low) / (high - low).clamp(min=1e-6)).cpu()
+
+
 @torch.no_grad()
 def misclassified(trainer: Any, num_images: int) -> Tensor:
     """The first `num_images` validation images, [N, C, H, W] in 0..1, whose most probable class is not their label."""
     found: list[Tensor] = []
     trainer.model.eval()
     for batch in trainer.data.val.epoch(0):
-        wrong = trainer.task.predict(trainer.model, batch.images).argmax(dim=1) != batch.targets
-        found += trainer.data.preprocess.undo(batch.images[wrong].float()).cpu()
+        with trainer.updater.autocast():
+            wrong = trainer.task.predict(trainer.model, batch.images).argmax(dim=1) != batch.targets
+        found += shown(trainer, batch.images[wrong])
         if len(found) >= num_images:
             break
     return torch.stack(found[:num_images]) if found else torch.empty(0)

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from omegaconf import DictConfig, open_dict
 
 from torchlite import config
 from torchlite.config import Composed
-from torchlite.errors import FAULT, UserError
+from torchlite.errors import FAULT, MISTAKE, UserError
 from torchlite.naming import run_name
 
 
@@ -27,7 +29,10 @@ class Plan(Callback):
             self.directory, self.jobs = plan(config)
         except UserError as error:
             print(error, file=sys.stderr)
-            raise SystemExit(2) from None  # any other exception would be swallowed by Hydra
+            raise SystemExit(MISTAKE) from None
+        except Exception:  # Hydra would swallow it and start the jobs
+            traceback.print_exc()
+            raise SystemExit(FAULT) from None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         from torchlite.record import FINISHED, find, read_result
@@ -59,28 +64,38 @@ def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
     with open_dict(master):
         master.hydra.sweep.dir = str(directory)
         # A job's config is composed anew, maybe in another process: this is how the directory reaches it
-        master.hydra.overrides.hydra.append(f"hydra.sweep.dir='{directory}'")
+        master.hydra.overrides.hydra.append(f"hydra.sweep.dir={_quoted(directory)}")
         master.hydra.overrides.hydra.append("hydra.job.chdir=false")  # relative paths stay the caller's
-    jobs, problems = [], []
-    for words in BasicSweeper.split_arguments(overrides, None)[0]:
-        try:
-            jobs.append(_compose(master, list(words), directory))
-        except UserError as error:
-            problems += [f"{line}  (job {' '.join(words)})" for line in str(error).splitlines()]
-    if problems:
-        raise UserError("\n".join(problems[:12] + ([f"… and {len(problems) - 12} more"] if len(problems) > 12 else [])))
+    words = [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
+    jobs = _each(words, lambda job: _compose(master, job, directory))
+    from torchlite import run  # brings torch, which no wrong word has to wait for
+
+    _each(words, lambda job: run.check(jobs[words.index(job)]))
     return directory, jobs
 
 
-def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
-    from torchlite import run
+def _each(words: list[list[str]], do: Callable[[list[str]], Any]) -> list[Any]:
+    """What `do` gives for every job. Raises UserError with the problems of all of them."""
+    done, problems = [], []
+    for job in words:
+        try:
+            done.append(do(job))
+        except UserError as error:
+            problems += [f"{line}  (job {' '.join(job)})" for line in str(error).splitlines()]
+    if problems:
+        raise UserError("\n".join(problems[:12] + ([f"… and {len(problems) - 12} more"] if len(problems) > 12 else [])))
+    return done
 
+
+def _quoted(path: Path) -> str:
+    """A path as Hydra's grammar takes it."""
+    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
     base = config.as_typed(master.hydra.overrides.hydra)
     try:
         cfg = compose(master.hydra.job.config_name, [*base, *words], return_hydra_config=True)
     except HydraException as error:
         raise UserError("\n".join(config.explain([*words], sweep=True)) or str(error).splitlines()[0]) from error
-    choices = dict(cfg.hydra.runtime.choices)
-    job = config.plain(config.without_hydra(cfg), choices, words, directory)
-    run.check(job)
-    return job
+    return config.plain(config.without_hydra(cfg), dict(cfg.hydra.runtime.choices), words, directory)
