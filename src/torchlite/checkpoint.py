@@ -1,8 +1,9 @@
 """Checkpoints that are whole or not there: written aside, synced, renamed; read back only if every byte is as written.
 
 A run's `checkpoints/` holds `last.pt` (all that is needed to go on), `previous.pt` (the one before, should `last.pt` be
-damaged), `best.pt` (the weights that scored best) and, when asked for, `epoch-0005.pt` and so on. All hold tensors and plain
-types only, and open with `torch.load(path, weights_only=True)`, which is the only way they are ever opened.
+damaged), `best.pt` (the weights that scored best; `best.safetensors` has them alone) and, when asked for, `epoch-0005.pt` and
+so on. All hold tensors and plain types only and open with `torch.load(path, weights_only=True)`, which is the only way they
+are ever opened.
 """
 
 import logging
@@ -48,6 +49,16 @@ def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None
             f"could not write the checkpoint {path}: {error}. The one before is whole: make room, then go on with "
             f"resume={path.parent.parent}"
         ) from error
+
+
+def save_safetensors(path: Path, weights: dict[str, Tensor]) -> None:
+    """Write weights alone, for use elsewhere; replaced in one step."""
+    from safetensors.torch import save_file
+
+    aside = path.with_name(f".{path.name}.partial")
+    # safetensors refuses tensors that share memory, as tied weights do: each gets its own
+    save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, aside)
+    os.replace(aside, path)
 
 
 def load(path: Path) -> dict[str, Any]:

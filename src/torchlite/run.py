@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchlite import build, machine, randomness, record, resume
+from torchlite import build, checkpoint, machine, randomness, record, resume
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
@@ -205,6 +205,7 @@ def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     unscored = not any("/" in name for name in best)
     rec.finish(best=best, last=last, test=test, best_is_last=unscored, updates=trainer.progress.update)
     rec.finish(skipped_updates=trainer.updater.skipped, micro_batch_size=trainer.updater.micro_batch_size)
+    checkpoint.save_safetensors(rec.checkpoint("best").with_suffix(".safetensors"), trainer.model.state_dict())
     rec.finish(weights="raw" if trainer.average is None else trainer.average.name)
     hooks.call("on_fit_end", trainer, {k: v for k, v in best.items() if "/" in k} | test)
     if unscored:

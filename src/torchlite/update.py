@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchlite.errors import UserError
 from torchlite.metrics import Averages
 
 log = logging.getLogger("torchlite")
@@ -109,8 +110,16 @@ class Updater:
         return (batch,) if whole else tuple(batch.split(self.micro_batch_size))
 
     def _backward_part(self, part: Any, window: int) -> tuple[Tensor, int, dict[str, Tensor]]:
-        with self.autocast():
-            step = self.task.training_step(self.forward, part)
+        try:
+            with self.autocast():
+                step = self.task.training_step(self.forward, part)
+        except ValueError as error:
+            if "more than 1 value per channel" in str(error):
+                raise UserError(
+                    "a batch of one sample has no batch statistics: set data.drop_last=true, another data.batch_size or "
+                    "trainer.micro_batch_size, or model.norm=group."
+                ) from error
+            raise
         loss_sum = step.losses.sum()
         self.scaler.scale(loss_sum / window).backward()
         return loss_sum.detach(), len(part.ids), step.metrics

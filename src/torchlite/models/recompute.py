@@ -22,14 +22,18 @@ def recompute_activations(model: nn.Module) -> list[str]:
         sequence = isinstance(parent, nn.Sequential | nn.ModuleList)
         inside = any(name.startswith(f"{outer}.") for outer in names)
         is_list = isinstance(block, nn.ModuleList) or (isinstance(block, nn.Sequential) and _holds_blocks(block))
-        if name and not inside and not is_list and (parent is model or sequence) and any(block.children()):
+        if name and not inside and not is_list and (parent is model or sequence) and _has_layers(block):
             _wrap(block)
             names.append(name)
     return names
 
 
 def _holds_blocks(sequence: nn.Sequential) -> bool:
-    return all(any(child.children()) for child in sequence if any(child.parameters()))
+    return all(_has_layers(child) for child in sequence if next(child.parameters(), None) is not None)
+
+
+def _has_layers(module: nn.Module) -> bool:
+    return next(module.children(), None) is not None
 
 
 def _wrap(block: nn.Module) -> None:

@@ -26,25 +26,27 @@ def load_weights(model: nn.Module, path: str) -> None:
     found = _stripped(read_weights(path))
     wanted = model.state_dict()
     shared = [name for name in wanted if name in found]
-    if not shared:
+    other_shape = [name for name in shared if found[name].shape != wanted[name].shape]
+    head = _head(model)
+    # A head of another size starts anew as a whole, so that no old bias meets a new weight
+    new_head = any(name.rpartition(".")[0] == head for name in other_shape)
+    taken = [name for name in shared if not (new_head and name.rpartition(".")[0] == head)]
+    if not taken:
         raise UserError(
             f"model.weights={path}: 0 of its {len(found)} tensors match this model's {len(wanted)}: another architecture? "
             f"It has {_some(list(found))}; the model has {_some(list(wanted))}."
         )
-    other_shape = [name for name in shared if found[name].shape != wanted[name].shape]
-    head = _head(model)
-    wrong = [name for name in other_shape if name.rpartition(".")[0] != head]
+    wrong = [name for name in other_shape if name in taken]
     if wrong:
         shapes = f"{list(found[wrong[0]].shape)} in the file, {list(wanted[wrong[0]].shape)} in the model"
         raise UserError(f"model.weights={path}: {wrong[0]} has another shape: {shapes}.")
-    if other_shape:  # the whole head, so that no old bias meets a new weight
-        shared = [name for name in shared if name.rpartition(".")[0] != head]
+    if new_head:
         initialize_head(model.get_submodule(head))  # type: ignore[arg-type]
         log.info(f"model.weights: the head {head} has another size in {path}, so it starts anew")
-    model.load_state_dict({name: found[name] for name in shared}, strict=False)
+    model.load_state_dict({name: found[name] for name in taken}, strict=False)
     missing = [name for name in wanted if name not in found]
     unexpected = [name for name in found if name not in wanted]
-    log.info(f"model.weights: {len(shared)} of {len(wanted)} tensors taken from {path}")
+    log.info(f"model.weights: {len(taken)} of {len(wanted)} tensors taken from {path}")
     for what, names in (("not in the file", missing), ("not in the model", unexpected)):
         if names:
             log.warning(f"model.weights: {len(names)} {what}: {_some(names)}")
