@@ -54,14 +54,12 @@ def _contexts(norms: list[_BatchNorm]) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _statistics_kept(norms: list[_BatchNorm]) -> Iterator[None]:
-    """The second forward pass sees the same batch: let it not move the running statistics again."""
-    before = [(norm, norm.track_running_stats, norm.running_mean, norm.running_var) for norm in norms]
+    """The second forward pass sees the same batch: let it move copies of the running statistics, not these."""
+    before = [dict(norm._buffers) for norm in norms]
     for norm in norms:
-        norm.track_running_stats = False
-        norm._buffers["running_mean"], norm._buffers["running_var"] = None, None
+        norm._buffers.update({name: value.clone() for name, value in norm._buffers.items() if value is not None})
     try:
         yield
     finally:
-        for norm, tracked, mean, var in before:
-            norm.track_running_stats = tracked
-            norm._buffers["running_mean"], norm._buffers["running_var"] = mean, var
+        for norm, buffers in zip(norms, before, strict=True):
+            norm._buffers.update(buffers)
