@@ -21,6 +21,7 @@ VARIANTS = {
     "swa": ["trainer.swa_start_epoch=1", "model.norm=batch"],
     "early stopping": ["callbacks=early_stopping", "callbacks.early_stopping.patience_validations=1", "optimizer.lr=0"],
     "bf16": ["trainer.precision=bf16", "model=small_cnn", "model.widths=[8]"],
+    "channels last": ["trainer.channels_last=true", "model=small_cnn", "model.widths=[4,8]", "optimizer=adam"],
     "fp16": ["trainer.precision=fp16", "model.dropout=0.2"],
     "validation within the epoch": ["trainer.validate_every_updates=5", "trainer.smooth_validations=2"],
     "clipping": ["trainer.clip_grad_norm=0.5", "trainer.clip_grad_value=0.1"],

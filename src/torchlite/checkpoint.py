@@ -114,11 +114,12 @@ class Writer:
         self.keep_epochs = keep_epochs
         self._thread: threading.Thread | None = None
         self._failure: OSError | None = None
+        self._tensors: list[Tensor] = []  # of the latest snapshot
 
     def save(self, jobs: dict[Path, dict[str, Any]]) -> None:
         """Write states in the order given, after those given before. Raises the OSError of an earlier, failed write."""
         self.wait()
-        copies = {path: snapshot(state) for path, state in jobs.items()}
+        copies, self._tensors = snapshot(jobs, self._tensors)
         self._thread = threading.Thread(target=self._write, args=(copies,), name="checkpoint writer")
         self._thread.start()
 
@@ -145,15 +146,24 @@ class Writer:
             raise failure
 
 
-def snapshot(state: Any) -> Any:
-    """A copy on the CPU that later updates do not change; the same tensor met twice is copied once."""
+def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Tensor]]:
+    """A copy on the CPU that later updates do not change, and its tensors; one met twice is copied once.
+
+    Args:
+        old: the tensors of a snapshot that is no longer needed: their memory is used again where it fits, which spares the
+            kernel from handing out fresh pages and makes the copy several times faster.
+    """
     copies: dict[int, Tensor] = {}
+    spare: dict[Any, list[Tensor]] = {}
+    for tensor in old or []:
+        spare.setdefault((tensor.shape, tensor.dtype, tensor.stride()), []).append(tensor)
 
     def copy(value: Any) -> Any:
         if isinstance(value, Tensor):
             if id(value) not in copies:
-                detached = value.detach()
-                copies[id(value)] = detached.clone() if detached.device.type == "cpu" else detached.cpu()
+                fitting = spare.get((value.shape, value.dtype, value.stride()))  # an optimizer needs its strides back
+                target = fitting.pop() if fitting else torch.empty_like(value, device="cpu", requires_grad=False)
+                copies[id(value)] = target.copy_(value.detach())
             return copies[id(value)]
         if isinstance(value, dict):
             return {key: copy(item) for key, item in value.items()}
@@ -161,7 +171,7 @@ def snapshot(state: Any) -> Any:
             return type(value)(copy(item) for item in value)
         return value
 
-    return copy(state)
+    return copy(state), list(copies.values())
 
 
 def generators() -> dict[str, Any]:

@@ -102,3 +102,12 @@ def set_determinism(enabled: bool) -> None:
     torch.backends.cudnn.benchmark = not enabled
     torch.backends.cuda.matmul.allow_tf32 = not enabled
     torch.backends.cudnn.allow_tf32 = not enabled
+
+
+def determinism() -> dict[str, bool]:
+    """How the switches of `set_determinism` stand, for the record."""
+    return {
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "tf32": torch.backends.cuda.matmul.allow_tf32,
+    }

@@ -123,7 +123,7 @@ def train(
     model, formats = _network(config, trainer, device, chosen)
     data = build.data(config["data"], seed=config["seed"], device=device)
     choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
-    choices["monitor_mode"] = trainer.monitor_direction
+    choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}
     optimizer = _optimizer(config, trainer, model, data.batch_size, choices, device)
     schedule = build.build(
         config["scheduler"],
