@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.conftest import Typed
@@ -99,3 +100,72 @@ def test_a_key_of_the_swept_options_need_not_be_the_defaults(typed: Typed, tmp_p
     assert done.code == 0, done.text
     configs = [json.loads((path / "run.json").read_text())["config"] for path in jobs(tmp_path).values()]
     assert [config["optimizer"]["momentum"] for config in configs] == [0.5, 0.5]
+
+
+def test_a_sweep_leaves_single_runs_alone(typed: Typed, tmp_path: Path) -> None:
+    assert typed(*WORDS[:2], "name=s").code == 0
+    (single,) = (tmp_path / "outputs" / "s").iterdir()
+    before = {path: path.stat().st_mtime_ns for path in single.rglob("*")}
+    assert typed("-m", *WORDS[:2], "name=s", "seed=0,1").code == 0
+    assert len([path for path in (tmp_path / "outputs" / "s").iterdir() if path.is_dir()]) == 3
+    assert before == {path: path.stat().st_mtime_ns for path in single.rglob("*")}
+
+
+def test_skipping_says_so_and_says_when_the_code_was_another(typed: Typed, tmp_path: Path) -> None:
+    words = [
+        "-m",
+        "trainer=smoke",
+        "callbacks=none",
+        "+callbacks.mine._target_=callback_of_mine.Mine",
+        "name=s",
+        "seed=0,1",
+    ]
+    (tmp_path / "callback_of_mine.py").write_text("from tests.strangers import Spy\nclass Mine(Spy): ...\n")
+    assert typed(*words).code == 0
+    job = next(iter(jobs(tmp_path).values()))
+    assert (job / "modules" / "callback_of_mine.py").read_text().startswith("from tests")
+    done = typed(*words)
+    assert done.code == 0 and done.stdout.count("already finished, nothing to train") == 2
+    (tmp_path / "callback_of_mine.py").write_text("from tests.strangers import Spy\nclass Mine(Spy): pass\n")
+    done = typed(*words)
+    assert done.code == 0 and done.stdout.count("already finished (by other code than now's)") == 2
+
+
+def test_fail_fast_ends_a_sweep_at_its_first_failure(typed: Typed, tmp_path: Path) -> None:
+    done = typed("-m", *WORDS[:2], "name=s", "optimizer.lr=-1,0.1", "fail_fast=true")
+    assert done.code == 2
+    assert len(list((tmp_path / "outputs").rglob("result.json"))) == 1
+
+
+def test_a_dry_run_creates_nothing(typed: Typed, tmp_path: Path) -> None:
+    done = typed("dry_run=true", "optimizer=sgd")
+    assert done.code == 0 and "would run digits-small_cnn-sgd" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fault_while_a_sweep_is_planned_starts_no_job(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "broken_of_mine.py").write_text("def (:\n")
+    done = typed("-m", "+callbacks.mine._target_=broken_of_mine.Mine", "seed=0,1")
+    assert done.code == 2 and "importing it failed: SyntaxError" in done.stderr
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_sweep_in_an_odd_directory(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "o'brien, a=b 100% \\ ü"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    done = typed("-m", *WORDS[:2], "seed=0,1")
+    assert done.code == 0, done.text
+    assert len(list((odd / "outputs").rglob("result.json"))) == 2
+
+
+def test_settings_of_one_job_do_not_reach_the_next(typed: Typed, tmp_path: Path) -> None:
+    """C07: threads, precision and determinism, not only seeds."""
+    words = ["trainer.max_epochs=1", "model=small_cnn", "model.widths=[4]"]
+    assert typed("-m", *words, "name=s", "trainer=fast,default").code == 0
+    assert typed(*words, "name=alone").code == 0
+    (alone,) = (tmp_path / "outputs" / "alone").iterdir()
+    second = next(path for path in jobs(tmp_path).values() if "default" in path.name)
+    assert numbers(second) == numbers(alone)
+    ours, others = weights(second), weights(alone)
+    assert all(torch.equal(ours[key], others[key]) for key in ours)

@@ -37,7 +37,8 @@ def test_scalars_images_and_hparams_are_in_one_run(events: EventAccumulator) -> 
     session = events.SummaryMetadata("_hparams_/session_start_info")
     assert session.plugin_data.plugin_name == "hparams"
     picture = events.Images("train/augmented")[0]
-    assert (picture.width, picture.height) == (8 * 9 + 1, 2 * 9 + 1)
+    assert (picture.width, picture.height) == (8 * 65 + 1, 2 * 65 + 1)
+    assert "val/misclassified/text_summary" in tags["tensors"]
 
 
 def test_each_curve_has_one_value_per_update_and_the_lines_of_the_record(
@@ -62,7 +63,8 @@ def test_hparams_take_any_config() -> None:
 
 
 def test_a_grid_frames_every_image() -> None:
-    grid = image_grid(torch.ones(10, 3, 4, 5))
-    assert grid.shape == (3, 2 * 5 + 1, 8 * 6 + 1)
-    assert grid.sum() == 10 * 3 * 4 * 5
-    assert grid[:, 0].sum() == 0 and grid[:, 1:5, 1:6].min() == 1
+    grid = image_grid(torch.ones(10, 3, 64, 70))
+    assert grid.shape == (3, 2 * 65 + 1, 8 * 71 + 1)
+    assert grid.sum() == 10 * 3 * 64 * 70
+    assert grid[:, 0].sum() == 0 and grid[:, 1:65, 1:71].min() == 1
+    assert image_grid(torch.ones(1, 1, 8, 8)).shape == (1, 66, 66)

@@ -57,6 +57,15 @@ TYPOS = [
     ("model.norm=[", "model.norm=[", "Quote the value"),
     ("data.root=a b=c", "data.root=a b=c", "Quote the value"),
     ("bare", "bare", "key=value"),
+    ("lr=0.1", "lr: no such key", "Did you mean optimizer.lr?"),
+    ("optimizer=SGD", "optimizer=SGD", "Did you mean sgd?"),
+    ("callbacks.mine._target_=tests.strangers.Spy", "callbacks.mine", "+callbacks.mine._target_=tests.strangers.Spy"),
+    ("--config-dir nowhere model=mine", "--config-dir nowhere", "no such directory"),
+    ("task.class_weights=[1,1,1,1,1,1,1,1,1,-5]", "task.class_weights", "above 0"),
+    ("trainer.precision=fp23", "trainer.precision=fp23", "one of auto, fp32, bf16, fp16 is wanted."),
+    ("seed=99999999999999999999", "seed=99999999999999999999", "63 bits"),
+    ("trainer._target_=torchlite.trainer.Progress", "trainer._target_", "Trainer classes"),
+    ("trainer.clip_gradients=5", "trainer.clip_gradients=5", "a node"),
 ]
 
 
@@ -90,6 +99,8 @@ def test_every_wrong_value_is_named_at_once(typed: Typed) -> None:
         ("optimizer.lr=0.1,abc", "optimizer.lr=abc"),
         ("seed=0,1 trainer.monitor=val/los", "trainer.monitor=val/los"),  # J03
         ("seed=0,1 optimzer=sgd", "Did you mean optimizer?"),
+        ("optimizer=adamw,sgd,adam optimizer.momentum=0.9", "(job optimizer=adam optimizer.momentum=0.9)"),
+        ("seed=0,1 trainer.max_epoc=1,2", "Did you mean trainer.max_epochs?"),
     ],
 )
 def test_a_sweep_is_refused_as_a_whole(typed: Typed, tmp_path: Path, words: str, expected: str) -> None:
@@ -98,6 +109,26 @@ def test_a_sweep_is_refused_as_a_whole(typed: Typed, tmp_path: Path, words: str,
     assert expected in done.stderr
     assert len(done.text.splitlines()) < 15
     assert not list(tmp_path.iterdir())
+
+
+# Refused only when the objects are built: the directory that was claimed goes again
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("optimizer.lr=-1", "optimizer: SGD refuses its arguments"),
+        ("model.widths=[]", "model.widths"),
+        ("data.batch_size=100000", "data.batch_size"),
+        ("trainer.device=gpu", "trainer.device=gpu cannot be used here"),
+        ("model=timm model.model_name=resnet19", "Unknown model"),
+        ("data=mnist data_dir=/nowhere", "/nowhere"),
+        ("model.num_classes=3", "needs [batch, 10]"),
+        ("+callbacks.x._target_=tests.strangers.make_task", "no torchlite.callbacks.Callback"),
+    ],
+)
+def test_a_refused_value_leaves_nothing_behind(typed: Typed, tmp_path: Path, word: str, expected: str) -> None:
+    done = typed("optimizer=sgd", *word.split())
+    assert done.code == 2 and expected in done.stderr, done.text
+    assert not list((tmp_path / "outputs").rglob("result.json"))
 
 
 def test_a_wrong_monitor_direction_is_warned_about(typed: Typed) -> None:

@@ -63,7 +63,8 @@ def shown(annotation: Any) -> str:
     if annotation in words:
         return words[annotation]
     if origin in (Union, types.UnionType):
-        return " or ".join(shown(argument) for argument in arguments)
+        plain = [argument for argument in arguments if argument in words or typing.get_origin(argument)] or arguments
+        return " or ".join(shown(argument) for argument in plain)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}" if len(arguments) > 1 else str(arguments[0])
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
@@ -77,7 +78,14 @@ def shown(annotation: Any) -> str:
     return str(getattr(annotation, "__name__", annotation))
 
 
+def unfit(value: Any, annotation: Any) -> str:
+    """What is wanted and what was given, in words."""
+    wanted, got = shown(annotation), shown(type(value))
+    return f"{wanted} is wanted" + ("" if got in wanted or "one of" in wanted else f", not {got}")
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """` Did you mean X?`, or nothing when no known word is near."""
-    matches = difflib.get_close_matches(word, list(known), 1, cutoff=0.5)
-    return f" Did you mean {matches[0]}?" if matches else ""
+    by_lower_case = {name.lower(): name for name in known}
+    matches = difflib.get_close_matches(word.lower(), by_lower_case, 1, cutoff=0.5)
+    return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""

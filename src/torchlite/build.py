@@ -44,7 +44,16 @@ def model(node: dict[str, Any]) -> Any:
     """The network of a node, with the weights in the file `weights` names."""
     arguments = dict(node)
     path = arguments.pop("weights", None) if weights_are_ours(locate(node["_target_"])) else None
-    network = build(arguments, "model")
+    try:
+        network = build(arguments, "model")
+    except Exception as error:
+        if not arguments.get("pretrained") or isinstance(error, UserError):
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+        raise UserError(
+            f"model.pretrained=true: the weights could not be had: {reason}\n"
+            "They are downloaded once and need a network; without one give a file: model.weights=FILE model.pretrained=false"
+        ) from error
     if path is not None:
         from torchlite.models import load_weights
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from torchlite.annotations import closest, fits, shown
+from torchlite.annotations import closest, fits, unfit
 from torchlite.errors import UserError
 
 # Arguments that only a run knows, given by name to the group's own node; a config that sets one is refused
@@ -136,7 +136,7 @@ def _check_arguments(node: dict[str, Any], path: str, target: Any, runtime: tupl
             if value == "None" and not fits("None", annotation):
                 yield f"{path}.{key}=None: write null."
             elif annotation is not inspect.Parameter.empty and not fits(value, annotation):
-                yield f"{path}.{key}={value}: {shown(annotation)} is wanted, not {shown(type(value))}."
+                yield f"{path}.{key}={value}: {unfit(value, annotation)}."
         elif not takes_any or key.startswith("_"):
             yield f"{path}.{key}: {_name(target)} takes no such key.{closest(key, named)} It takes: {', '.join(named)}."
     missing = [n for n in named if parameters[n].default is inspect.Parameter.empty and n not in node]
@@ -166,7 +166,8 @@ def locate(target: str) -> Any:
                 raise UserError(f"{where} has no {part}.{closest(part, dir(found))}")
             found = getattr(found, part)
         return found
-    raise UserError(f"there is no module {parts[0]}.{closest(parts[0], NOT_A_USERS)}")
+    near = closest(parts[0], (*LIBRARIES, "torchlite"))
+    raise UserError(f"there is no module {parts[0]} in this folder or among the installed ones.{near}")
 
 
 @functools.cache

@@ -221,8 +221,10 @@ def for_each_job(arguments: list[str]) -> list[str]:
     Hydra first composes a sweep with the group's default option, which may lack the key: `-m optimizer=sgd,rmsprop
     optimizer.momentum=0.8` would be refused because adamw has no momentum. A choice of one is not composed until then.
     """
-    if not {"-m", "--multirun"} & set(arguments):
+    flags = [word for word in arguments if word in ("-m", "--multirun")]
+    if not flags:
         return arguments
+    arguments = [*flags, *(word for word in arguments if word not in flags)]  # argparse takes no flag between the words
     parser = OverridesParser.create()
     parsed = {}
     for text in arguments:
@@ -256,16 +258,21 @@ def _short(error: Exception) -> str:
 def explain(arguments: list[str], sweep: bool | None = None) -> list[str]:
     """What is wrong with the words on a command line, a line each; empty when every word is one we know."""
     parsed = get_args_parser().parse_args(arguments)
+    if parsed.config_dir and not os.path.isdir(parsed.config_dir):
+        return [f"--config-dir {parsed.config_dir}: there is no such directory."]
     search_path = create_config_search_path(str(CONF))
     if parsed.config_dir:
         place = SearchPathQuery(provider="schema", path=None)
         search_path.prepend("command-line", f"file://{os.path.abspath(parsed.config_dir)}", place)
+    running = GlobalHydra.instance().hydra  # in a sweep's planning Hydra goes on after this
     GlobalHydra.instance().clear()
     loader = Hydra.create_main_hydra2("train", search_path).config_loader
     try:
         return _wrong_words(parsed.overrides, loader, parsed.multirun if sweep is None else sweep)
     finally:
         GlobalHydra.instance().clear()
+        if running is not None:
+            GlobalHydra.instance().initialize(running)
 
 
 def _wrong_words(words: list[str], loader: ConfigLoader, sweep: bool) -> list[str]:

@@ -22,8 +22,9 @@ def find_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"trainer.device={name} cannot be used here: {reason} (auto finds one)") from error
+        raise UserError(
+            f"trainer.device={name} cannot be used here; auto finds one, others are cpu, cuda, cuda:1, mps."
+        ) from error
 
 
 def set_threads(num_threads: int | Literal["auto"]) -> int:

@@ -85,6 +85,8 @@ def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -
             known = sorted({*known, *(groups if depth == 0 else ())})
             path = ".".join(parts[:depth])
             near = closest(part, known)
+            if depth == 0 and len(parts) == 1 and (inside := _leaf_paths(config, part)):
+                near = f" Did you mean {inside[0]}?"
             if near and path:
                 near = near.replace("mean ", f"mean {path}.")
             elif not near:
@@ -94,8 +96,20 @@ def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -
         node = node[part]
 
 
+def _leaf_paths(config: Any, key: str, path: str = "") -> list[str]:
+    """Where a key of that name stands in the config, the shallowest first."""
+    found = []
+    for name, value in config.items() if isinstance(config, dict) else ():
+        if name == key and path:
+            found.append(f"{path}.{name}")
+        found += _leaf_paths(value, key, f"{path}.{name}" if path else str(name))
+    return sorted(found, key=lambda place: place.count("."))
+
+
 def _addable(override: Any, node: Any) -> str | None:
     """How to give a key that the yaml leaves out but what it names takes."""
+    if override.key_or_group.startswith("callbacks."):
+        return f" To add a callback put + before it: +{override.input_line}"
     target = node.get("_target_") if isinstance(node, dict) else None
     if not isinstance(target, str):
         return None

@@ -6,7 +6,9 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,36 @@ def _source_hash() -> str:
     for path in sorted(SOURCE.rglob("*.py")):
         digest.update(path.relative_to(SOURCE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def modules(config: dict[str, Any]) -> dict[str, tuple[dict[str, str], str]]:
+    """The files of one's own that a config names, `{module: ({"file", "sha256"}, text)}`: what git here does not know of.
+
+    Modules of installed packages and of this repository are left out; those a named module imports are not followed.
+    """
+    found = {}
+    for target in _targets(config):
+        parts = target.split(".")
+        loaded = next((m for cut in range(len(parts), 0, -1) if (m := sys.modules.get(".".join(parts[:cut])))), None)
+        file = getattr(loaded, "__file__", None)
+        if loaded is None or file is None or "site-packages" in file or Path(file).is_relative_to(SOURCE.parents[1]):
+            continue
+        if loaded.__name__.partition(".")[0] not in sys.stdlib_module_names:
+            text = Path(file).read_text(encoding="utf-8", errors="replace")
+            digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+            found[loaded.__name__] = ({"file": file, "sha256": digest}, text)
+    return found
+
+
+def _targets(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("_target_"), str):
+            yield value["_target_"]
+        for item in value.values():
+            yield from _targets(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _targets(item)
 
 
 def packages() -> dict[str, str]:

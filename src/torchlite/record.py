@@ -3,6 +3,7 @@
     config.yaml     the config, for people
     run.json        what ran: identity, choices, overrides, config, command, code, packages, hardware, data; written once
     source.patch    uncommitted changes to the code, when there are any
+    modules/        files of your own that the config names, when they lie outside this repository
     metrics.jsonl   a line per logged update and per epoch
     result.json     status, best, last and test scores, seconds, failure
     train.log       what the terminal showed, and the traceback of a failure
@@ -110,7 +111,7 @@ class Record:
 
     def _clear(self) -> None:
         """Take away what an earlier attempt left that did not get far enough to go on from."""
-        for name in ("tensorboard", "checkpoints"):
+        for name in ("tensorboard", "checkpoints", "modules"):
             shutil.rmtree(self.directory / name, ignore_errors=True)
         for name in ("run.json", "config.yaml", "source.patch", "train.log"):
             (self.directory / name).unlink(missing_ok=True)
@@ -162,6 +163,12 @@ class Record:
 
     def describe(self, facts: dict[str, Any]) -> None:
         """Write run.json, once; `facts` joins what this room finds out by itself."""
+        own = provenance.modules(self.config)
+        for name, (_, text) in own.items():
+            path = self.directory / "modules" / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self._code["modules"] = {name: where for name, (where, _) in own.items()}
         everything = {
             **facts,
             "config": self.config,

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from torchlite import checkpoint, config, record
+from torchlite import checkpoint, config, provenance, record
 from torchlite.config import Composed
 from torchlite.errors import UserError
 
@@ -97,3 +97,16 @@ def state(directory: Path, file: Path | None) -> dict[str, Any] | None:
     if saved is not None and "progress" not in saved:
         raise UserError(f"{file} holds weights alone, nothing to go on from; to start from them: model.weights={file}")
     return saved
+
+
+def code_is_the_same(directory: Path, named: dict[str, Any]) -> bool:
+    """Whether the code a run used is the code here: the commit, the changes to it, and the modules its config names."""
+    try:
+        then = json.loads((directory / "run.json").read_text(encoding="utf-8"))["code"]
+    except (OSError, ValueError, KeyError):
+        return False
+    patch = directory / "source.patch"
+    now, changes = provenance.git_state()
+    then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
+    now["modules"] = {name: facts for name, (facts, _) in provenance.modules(named).items()}
+    return then == now and changes == then_changes

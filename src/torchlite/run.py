@@ -1,9 +1,12 @@
 """One run, from composed config to result: the only place where all rooms meet. Read `train` from the top."""
 
+import contextlib
 import logging
 import math
+import shutil
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +59,34 @@ def _run(composed: Composed) -> float | None:
         return print(
             f"would run {composed.name} ({composed.identity}): {' '.join(composed.overrides) or 'the defaults'}"
         )
+    is_new = directory is None and composed.sweep_directory is None
     if directory is None:
         directory = claim(composed)
     with Record(directory, composed.record).hold() as rec:
         result = record.read_result(directory)
         if result.get("status") == record.FINISHED:
-            print(f"already finished, nothing to train: {_shown(directory)}")
+            by_other = "" if resume.code_is_the_same(directory, composed.config) else " (by other code than now's)"
+            print(f"already finished{by_other}, nothing to train: {_shown(directory)}")
             return result["best"].get(trainer.monitor, math.nan)
         saved = None
         if composed.sweep_directory is None or result.get("status") != record.FAILED:  # a sweep runs its failures anew
             facts = resume.facts(directory)
             saved = resume.state(directory, file) if facts is not None else None
         rec.seconds_before = saved["progress"]["seconds"] if saved else 0.0
-        with rec.open(saved["progress"]["lines"] if saved else None):
-            return train(composed, trainer, task, rec, saved, facts["choices"] if saved and facts else None)
+        chosen = facts["choices"] if saved and facts else None
+        with _forgotten_if_refused(directory, forget=is_new), rec.open(saved["progress"]["lines"] if saved else None):
+            return train(composed, trainer, task, rec, saved, chosen)
+
+
+@contextlib.contextmanager
+def _forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
+    """Leave no directory behind where a new run was refused for what was typed before it trained anything."""
+    try:
+        yield
+    except UserError:
+        if forget and not (directory / "checkpoints").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def claim(composed: Composed) -> Path:
@@ -129,8 +146,8 @@ def train(
         config["scheduler"],
         "scheduler",
         optimizer=optimizer,
-        total_updates=trainer.max_epochs * len(data.train),
-        updates_per_epoch=len(data.train),
+        total_updates=trainer.max_epochs * trainer.updates_per_epoch(data),
+        updates_per_epoch=trainer.updates_per_epoch(data),
         monitor_mode=trainer.monitor_direction,
     )
     hooks = Hooks(build.callbacks(config["callbacks"]))

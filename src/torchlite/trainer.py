@@ -1,5 +1,6 @@
 """The loop: read `fit`, then `train_epoch`; one update is in update.py."""
 
+import itertools
 import logging
 import math
 import time
@@ -25,7 +26,7 @@ Direction = Literal["max", "min"]
 ABOVE_ZERO = (
     "max_epochs num_threads micro_batch_size clip_grad_norm clip_grad_value lr_reference_batch_size validate_every_epochs "
     "validate_every_updates smooth_validations save_every_epochs save_every_updates save_every_minutes keep_epochs "
-    "log_every_updates max_minutes"
+    "log_every_updates max_minutes limit_train_batches limit_eval_batches"
 )
 
 
@@ -58,6 +59,8 @@ class Trainer:
     save_every_minutes: float | None = None
     keep_epochs: int | None = None
     max_minutes: float | None = None
+    limit_train_batches: int | None = None
+    limit_eval_batches: int | None = None
     monitor: str = "val/acc1"
     monitor_mode: Literal["auto", "max", "min"] = "auto"
     log_every_updates: int = 50
@@ -83,6 +86,9 @@ class Trainer:
         self.monitor_direction: Direction = better if self.monitor_mode == "auto" else self.monitor_mode
         self.monitor_is_odd = self.monitor_direction != better
 
+    def updates_per_epoch(self, data: Any) -> int:
+        return min(len(data.train), self.limit_train_batches or len(data.train))
+
     # The run, from the top
 
     def fit(
@@ -101,7 +107,7 @@ class Trainer:
         """
         self.model, self.task, self.data, self.record = model, task, data, record
         self.optimizer, self.schedule, self.hooks, self.device_used = optimizer, schedule, hooks, device
-        self.total_updates = self.max_epochs * len(data.train)
+        self.total_updates = self.max_epochs * self.updates_per_epoch(data)
         averaging = self.ema_decay is not None or self.swa_start_epoch is not None
         self.average = WeightAverage(model, self.ema_decay, self.swa_start_epoch) if averaging else None
         self.updater = Updater(
@@ -132,7 +138,8 @@ class Trainer:
             self.hooks.call("on_epoch_begin", self)
         self._epoch_started = time.perf_counter() - progress.epoch_seconds
         self._start_clock()
-        for batch in self.data.train.epoch(progress.epoch, start=progress.batch):
+        batches = self.data.train.epoch(progress.epoch, start=progress.batch)
+        for batch in itertools.islice(batches, self.updates_per_epoch(self.data) - progress.batch):
             self.hooks.call("on_batch_begin", self, batch)
             applied = self.updater.apply(batch, progress.update + 1)
             progress.batch += 1
@@ -215,7 +222,7 @@ class Trainer:
         was_training = scored.training
         scored.eval()
         with torch.no_grad(), self.updater.autocast():
-            for batch in batches.epoch(0):
+            for batch in itertools.islice(batches.epoch(0), self.limit_eval_batches):
                 averages.add(self.task.evaluation_step(scored, batch))
         scored.train(was_training)
         return {f"{part}/{name}": mean for name, mean in averages.means().items()}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchlite.errors import UserError
 from torchlite.metrics import Averages
+from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -120,6 +121,10 @@ class Updater:
                     "trainer.micro_batch_size, or model.norm=group."
                 ) from error
             raise
+        if not isinstance(step, Step) or step.losses.shape != part.ids.shape:
+            raise UserError(
+                f"{type(self.task).__name__}.training_step has to return a Step with one loss a sample, [B]."
+            )
         loss_sum = step.losses.sum()
         self.scaler.scale(loss_sum / window).backward()
         return loss_sum.detach(), len(part.ids), step.metrics

@@ -1,6 +1,7 @@
 """Before a sweep's first job: compose and check them all."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -88,8 +89,8 @@ def _each(words: list[list[str]], do: Callable[[list[str]], Any]) -> list[Any]:
 
 
 def _quoted(path: Path) -> str:
-    """A path as Hydra's grammar takes it."""
-    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A path as Hydra's grammar takes it: a quote is escaped, and so are backslashes, but only before a quote."""
+    return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), str(path)) + "'"
 
 
 def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:

@@ -35,6 +35,8 @@ class Classification:
             raise UserError(f"task.label_smoothing={label_smoothing}: give a number from 0 up to, not including, 1.")
         if class_weights is not None and len(class_weights) != num_classes:
             raise UserError(f"task.class_weights has {len(class_weights)} numbers; the data has {num_classes} classes.")
+        if class_weights is not None and min(class_weights) <= 0:
+            raise UserError(f"task.class_weights={list(class_weights)}: each has to be above 0.")
         if not topk or min(topk) < 1:
             raise UserError(f"task.topk={list(topk)}: give one or more whole numbers from 1 upwards.")
         self.num_classes = num_classes
@@ -72,7 +74,11 @@ class Classification:
             logits.float(), targets, self.class_weights, reduction="none", label_smoothing=self.label_smoothing
         )
 
-    def _check_shape(self, logits: Tensor) -> None:
+    def _check_shape(self, logits: Any) -> None:
+        if not isinstance(logits, Tensor):
+            raise UserError(
+                f"The model gives a {type(logits).__name__}; the task needs logits, a tensor [batch, classes]."
+            )
         if logits.ndim != 2 or logits.shape[1] != self.num_classes:
             raise UserError(
                 f"The model's output has shape {list(logits.shape)}; the task needs [batch, {self.num_classes}]. "
