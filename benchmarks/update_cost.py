@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,13 +73,12 @@ def model() -> nn.Module:
     return MLP(num_classes=10, in_chans=1, image_size=28, widths=[256]).train()
 
 
-def torchlite_cost(data: ImageData) -> Cost:
-    """A whole `Trainer.fit` with everything on."""
+def torchlite_cost(data: ImageData, **options: Any) -> Cost:
+    """A whole `Trainer.fit` with everything on; `options` are the trainer's."""
     network, task = model(), Classification(num_classes=10)
-    trainer = Trainer(max_epochs=NUM_EPOCHS, device="cpu")
-    set_determinism(trainer.deterministic)
+    trainer = Trainer(max_epochs=NUM_EPOCHS, **options)
     trainer.check_monitor(task.metrics)
-    trainer.prepare()
+    set_determinism(trainer.deterministic)
     optimizer = AdamW(parameter_groups(network, FLAGS["weight_decay"]), **FLAGS)
     total = NUM_EPOCHS * len(data.train)
     schedule = cosine(optimizer, total_updates=total, updates_per_epoch=len(data.train), warmup_epochs=1.0)
@@ -96,6 +96,7 @@ def torchlite_cost(data: ImageData) -> Cost:
                 schedule=ScheduleStepper(schedule, trainer.monitor_direction),
                 hooks=hooks,
                 record=record,
+                device=torch.device("cpu"),
             )
             everything = time.perf_counter() - started
             hooks.close()
@@ -109,11 +110,11 @@ def lines(path: Path) -> Iterator[dict[str, float]]:
         yield from map(json.loads, file)
 
 
-def bare_cost(data: ImageData) -> Cost:
+def bare_cost(data: ImageData, fused: bool = True) -> Cost:
     """The loop a person would write by hand."""
     network = model()
     set_determinism(False)
-    optimizer = AdamW(network.parameters(), **FLAGS)
+    optimizer = AdamW(network.parameters(), **{**FLAGS, "fused": fused})
     started = time.perf_counter()
     for epoch in range(NUM_EPOCHS):
         for batch in data.train.epoch(epoch):
@@ -127,11 +128,17 @@ def bare_cost(data: ImageData) -> Cost:
 
 def main(rounds: int = 9) -> None:
     data = images()
-    pairs = interleave(lambda: torchlite_cost(data), lambda: bare_cost(data), rounds)
     print(f"{machine()}, {torch.get_num_threads()} threads")
-    what = f"784-256-10 MLP, fused AdamW, batch {BATCH_SIZE}, {NUM_EPOCHS} epochs of {len(data.train)} updates"
-    print(compared(f"{what}, per update", [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
+    print(f"784-256-10 MLP, AdamW, batch {BATCH_SIZE}, {NUM_EPOCHS} epochs of {len(data.train)} updates; per update:")
+    pairs = interleave(lambda: torchlite_cost(data), lambda: bare_cost(data), rounds)
+    print(compared("against the bare loop, both fused", [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
     print(compared("the same with checkpoints", [(a.everything, b.everything) for a, b in pairs], "µs", 0))
+    for what, options in {"with EMA": {"ema_decay": 0.999}, "with clipping": {"clip_grad_norm": 1.0}}.items():
+        run = partial(torchlite_cost, data, **options)
+        pairs = interleave(run, lambda: bare_cost(data), max(5, rounds // 2))
+        print(compared(what, [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
+    pairs = interleave(lambda: torchlite_cost(data), lambda: bare_cost(data, fused=False), max(5, rounds // 2))
+    print(compared("against a bare loop that is not fused", [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
 
 
 if __name__ == "__main__":
