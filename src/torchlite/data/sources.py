@@ -20,10 +20,10 @@ class Arrays:
     Args:
         data: uint8 [N, H, W] (gray), [N, H, W, C] or [N, C, H, W].
         targets: integers [N].
-        classes: names in label order.
+        classes: names in label order, or None where labels are numbers only.
     """
 
-    def __init__(self, data: np.ndarray, targets: np.ndarray, classes: list[str]) -> None:
+    def __init__(self, data: np.ndarray, targets: np.ndarray, classes: list[str] | None) -> None:
         self.data = data
         self.targets = targets
         self.classes = classes

@@ -1,0 +1,287 @@
+"""Batches of pixels made sample by sample, in this process or in loader workers: the same bits either way."""
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, get_worker_info
+
+from torchlite.data.augment import Augmentation
+from torchlite.data.cache import mapped
+from torchlite.data.pixels import to_tensor
+from torchlite.data.seeds import own_seeds, reseed
+from torchlite.errors import UserError
+from torchlite.randomness import CROP, draws, sample_seed
+
+StartMethod = Literal["fork", "spawn", "forkserver"]
+Request = tuple[int, np.ndarray]  # (epoch, keys): numpy, since a tensor would travel through shared memory
+
+
+class WorkerDiedError(RuntimeError):
+    """A loader worker was killed."""
+
+
+class Images(Protocol):
+    """Decoded images by index."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, index: int) -> Tensor:
+        """One image, uint8 [C, H, W]."""
+        ...
+
+
+class Kept:
+    """Images in memory, uint8 [M, C, H, W]. Workers share them: by fork, through the file they are mapped from, or through
+    shared memory."""
+
+    def __init__(self, images: Tensor, file: Path | None = None) -> None:
+        self.images = images
+        self.file = file
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"file": self.file, "images": self.images if self.file is None else tuple(self.images.shape)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.file = state["file"]
+        self.images = state["images"] if self.file is None else mapped(self.file, state["images"])
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def read(self, index: int) -> Tensor:
+        return self.images[index]
+
+
+class PerSample:
+    """What is done to each image on its own, with the randomness of (seed, epoch, key).
+
+    Args:
+        crop: makes an image of `image_size` of one of any size: an `Augmentation`, or a callable; None leaves it.
+        transforms: applied after it in turn; each takes and gives one image. Python's, numpy's and torch's global
+            generators are seeded for each sample, and left as they were.
+        seed: the run's; None for evaluation, which is the same in every epoch.
+        image_size: side of what comes out, pixels; None where a `collate_fn` takes images of any size.
+        seeded: seed the global generators for each sample: where anything draws from them.
+    """
+
+    def __init__(
+        self,
+        crop: Augmentation | Callable[[Any], Any] | None,
+        transforms: Sequence[Callable[[Any], Any]],
+        seed: int | None,
+        channels: int,
+        image_size: int | None,
+        seeded: bool,
+    ) -> None:
+        self.crop: Any = crop
+        self.transforms = transforms
+        self.seed = seed
+        self.channels = channels
+        self.image_size = image_size
+        self.num_draws = getattr(crop, "num_draws", 0)
+        self.seeded = seeded
+
+    def apply(self, images: Images, rows: np.ndarray, epoch: int, keys: np.ndarray) -> Iterator[Tensor]:
+        """For each key the finished image, uint8 [C, S, S], made from `images.read(row)`."""
+        seed, epoch = (0, 0) if self.seed is None else (self.seed, epoch)
+        chances = draws(seed, epoch, torch.from_numpy(keys), self.num_draws, CROP) if self.num_draws else None
+        for position, (row, key) in enumerate(zip(rows.tolist(), keys.tolist(), strict=True)):
+            if self.seeded:
+                reseed(sample_seed(seed, epoch, key))
+            image = images.read(row)
+            if chances is not None:
+                image = self.crop(image[None], chances[position : position + 1])[0]
+            elif self.crop is not None:
+                image = to_tensor(self.crop(image), self.channels, "what data.crop gives")
+            for number, transform in enumerate(self.transforms):
+                image = to_tensor(transform(image), self.channels, f"what data.transforms[{number}] gives")
+            if self.image_size not in (None, image.shape[1]) or image.shape[1] != image.shape[2]:
+                self._refuse(image)
+            yield image
+
+    def _refuse(self, image: Tensor) -> None:
+        if self.image_size is None:  # a collate_fn of the user's takes any
+            return
+        got = f"{image.shape[1]}x{image.shape[2]} pixels, but data.image_size is {self.image_size}"
+        if self.seed is None or (self.crop is None and not self.transforms):
+            raise UserError(
+                f"An image has {got}. Set data.preprocess.resize and data.preprocess.crop, which bring it there."
+            )
+        raise UserError(f"data.crop and data.transforms make an image of {got}. Let data.crop give that size.")
+
+
+class Reader:
+    """Batches of pixels by (epoch, keys). This is all that a loader worker holds.
+
+    Args:
+        rows: int64 [N], the row of `images` each sample is in; None when they are all there, in order.
+        targets: int64 [N], for `collate`.
+        collate: makes (images, targets) of a list of such pairs; None stacks images of one size.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        rows: np.ndarray | None,
+        targets: np.ndarray,
+        per_sample: PerSample,
+        collate: Callable[[list[tuple[Tensor, int]]], tuple[Tensor, Tensor]] | None = None,
+    ) -> None:
+        self.images = images
+        self.rows = rows
+        self.targets = targets
+        self.per_sample = per_sample
+        self.collate = collate
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def try_one(self) -> None:
+        """Raise UserError if the first sample cannot be made, or is not what it should be."""
+        answer = self[0, np.zeros(1, dtype=np.int64)]
+        if isinstance(answer, UserError):
+            raise answer
+
+    def __getitem__(self, request: Request) -> Tensor | tuple[Tensor, Tensor] | UserError:
+        """Images uint8 [B, C, S, S] (with `collate` what that gives), or what the user has to mend.
+
+        The error is handed over, not raised: a worker would bury its message in a traceback.
+        """
+        epoch, keys = request
+        ids = keys % len(self)
+        rows = ids if self.rows is None else self.rows[ids]
+        try:
+            with own_seeds():
+                made = self.per_sample.apply(self.images, rows, epoch, keys)
+                if self.collate is None:
+                    return _stacked(made, len(keys))
+                return self.collate(list(zip(made, self.targets[ids].tolist(), strict=True)))
+        except UserError as error:
+            return error
+
+
+def _stacked(images: Iterator[Tensor], count: int) -> Tensor:
+    """One tensor; in a worker, already in the memory that is shared with the main process."""
+    stacked = torch.empty(0, dtype=torch.uint8)
+    for index, image in enumerate(images):
+        if not index:
+            stacked = torch.empty((count, *image.shape), dtype=torch.uint8)
+            if get_worker_info() is not None:
+                stacked.share_memory_()
+        stacked[index] = image
+    return stacked
+
+
+class _Requests:
+    """A sampler whose content changes from epoch to epoch, under a loader that keeps its workers."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Request] = []
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self.waiting)
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+
+class Workers:
+    """Loader processes that answer requests in order.
+
+    Args:
+        reader: what each of them holds.
+        num_workers: processes, 1 or more.
+        start_method: how they start; None for Python's default.
+        keep: they wait for the next epoch instead of ending.
+        pin: batches come in pinned memory, for copies to a GPU that wait for nothing.
+    """
+
+    def __init__(
+        self, reader: Reader, num_workers: int, start_method: StartMethod | None, keep: bool, pin: bool
+    ) -> None:
+        self.reader = reader
+        self.num_workers = num_workers
+        self.start_method = start_method
+        self.keep = keep
+        self.pin = pin
+        self._busy = False
+        self._kept: tuple[DataLoader[Any], _Requests] | None = None
+
+    def answers(self, requests: list[Request]) -> Iterator[Any]:
+        """What `reader[request]` is for each request, in order. Raises WorkerDiedError, which says what may help."""
+        again = self._busy  # an epoch of the same part is being read: its workers are not to be disturbed
+        loader, sampler = (None if again else self._kept) or self._started(keep=self.keep and not again)
+        if self.keep and not again:
+            self._kept = loader, sampler
+        sampler.waiting = requests
+        self._busy = True
+        try:
+            with _quiet_children():
+                answers = iter(loader)
+            yield from answers
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error) or "exited unexpectedly" not in str(error):
+                raise
+            self._kept = None
+            raise WorkerDiedError(f"{str(error).splitlines()[0]}. {self._advice()}") from error
+        finally:
+            self._busy = again
+
+    def _started(self, keep: bool) -> tuple[DataLoader[Any], _Requests]:
+        sampler = _Requests()
+        loader: DataLoader[Any] = DataLoader(
+            self.reader,  # type: ignore[arg-type]
+            batch_size=None,
+            sampler=sampler,
+            num_workers=self.num_workers,
+            collate_fn=_as_it_is,
+            pin_memory=self.pin,
+            persistent_workers=keep,
+            worker_init_fn=_prepare_worker,
+            multiprocessing_context=self.start_method,
+            generator=torch.Generator(),  # else each epoch would move torch's global generator
+        )
+        return loader, sampler
+
+    def _advice(self) -> str:
+        free = f" ({shutil.disk_usage('/dev/shm').free >> 20} MB are free)" if os.path.isdir("/dev/shm") else ""
+        return (
+            f"It was killed, most often because memory or shared memory, /dev/shm{free}, ran out. Use fewer workers "
+            f"(data.num_workers={self.num_workers // 2}), a smaller data.batch_size, or more shared memory "
+            "(docker run --shm-size=8g). The last checkpoint is whole: continue with resume=RUN_DIRECTORY."
+        )
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _prepare_worker(_: int) -> None:
+    """Signals that stop a run are the main process's to answer; it ends its workers when it is done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+class _quiet_children:
+    """Takes back the handler with which torch raises, wherever the program then is, when a worker has died.
+
+    Without it the death is noticed, within seconds, where the worker's batch is missing: an update is never cut in two.
+    """
+
+    def __enter__(self) -> None:
+        main = threading.current_thread() is threading.main_thread()
+        self._before = signal.getsignal(signal.SIGCHLD) if main and hasattr(signal, "SIGCHLD") else None
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGCHLD, self._before)

@@ -1,0 +1,95 @@
+"""From an opened source to the samples of a part: served from memory, or made one by one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torchlite.data import placement
+from torchlite.data.augment import Augmentation
+from torchlite.data.decode import Opened, Source, check_size, open_source
+from torchlite.data.loader import Kept, PerSample, Reader, StartMethod
+from torchlite.data.preprocess import Preprocess
+from torchlite.data.samples import InMemory, Loaded, Samples
+
+Collate = Callable[[list[tuple[Tensor, int]]], tuple[Tensor, Tensor]]
+
+
+def opened(
+    sources: Mapping[str, Source | None], num_classes: int, channels: int, class_names: list[str] | None
+) -> dict[str, Opened]:
+    """The parts that have a source, all with the class numbers of the first."""
+    parts: dict[str, Opened] = {}
+    for name, source in sources.items():
+        if source is not None:
+            parts[name] = open_source(source, f"data.{name}", num_classes, channels, class_names)
+            class_names = class_names or parts[name].class_names
+    return parts
+
+
+@dataclass
+class Recipe:
+    """How the samples of all parts are made; fields as for `ImageData`."""
+
+    preprocess: torch.nn.Module
+    crop: Augmentation | Callable[[Any], Any] | None
+    transforms: Sequence[Callable[[Any], Any]]
+    collate: Collate | None
+    seed: int
+    channels: int
+    image_size: int
+    device: torch.device
+    num_workers: int
+    start_method: StartMethod | None
+    _on_device: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        module = self.preprocess
+        fitting = isinstance(module, Preprocess) and (module.resize is not None or module.crop is not None)
+        self.fit: placement.Fit | None = module.fit if fitting else None  # type: ignore[assignment]
+
+    def kept_fit(self, name: str) -> placement.Fit | None:
+        """What brings the images of a part to the size they are kept in: none where `crop` wants them whole."""
+        return None if name == "train" and self.crop is not None else self.fit
+
+    def kept(self, parts: Mapping[str, Opened], asked: bool | Literal["auto"], memory_share: float) -> dict[str, Kept]:
+        """Every part decoded in memory, or nothing."""
+        fits = {name: self.kept_fit(name) for name in parts}
+        for name, part in parts.items():
+            size = placement.kept_size(part, fits[name])
+            changed_later = name == "train" and (self.crop is not None or self.transforms)
+            if size is not None and self.collate is None and not changed_later:
+                check_size(size, self.image_size, part.name)
+        if not placement.in_memory(asked, parts, fits, memory_share, self.device):
+            return {}
+        module = self.preprocess
+        key = f"{module.resize} {module.crop}" if isinstance(module, Preprocess) else ""
+        return {name: placement.kept(part, fits[name], key if fits[name] else "") for name, part in parts.items()}
+
+    def samples(self, name: str, part: Opened, kept: Kept | None, rows: Tensor | None, origin: str) -> Samples:
+        """The samples of the part `name`, made from the source of the part `origin`, of which it is the given rows."""
+        training = name == "train"
+        fit = self.fit if kept is None or self.kept_fit(origin) is None else None
+        crop = self.crop if training and self.crop is not None else fit
+        transforms = self.transforms if training else ()
+        if kept is not None and crop is None and not transforms and self.collate is None:
+            if origin not in self._on_device:
+                self._on_device[origin] = kept.images.to(self.device)
+            whole = InMemory(self._on_device[origin], part.targets.to(self.device))
+            return whole if rows is None else whole.part(rows)
+        others = kept is None and part.images is None and not getattr(part.source, "plain_files", False)
+        drawn = training and crop is self.crop and crop is not None and not hasattr(crop, "num_draws")
+        per_sample = PerSample(
+            crop,
+            transforms,
+            self.seed if training else None,
+            self.channels,
+            self.image_size if self.collate is None else None,
+            seeded=others or drawn or bool(transforms),
+        )
+        targets = part.targets if rows is None else part.targets[rows]
+        reader = Reader(kept or part, None if rows is None else rows.numpy(), targets.numpy(), per_sample, self.collate)
+        reader.try_one()
+        return Loaded(reader, self.device, self.num_workers, self.start_method, keep=name != "test")
