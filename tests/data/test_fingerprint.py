@@ -16,12 +16,6 @@ from torchlite.data.sources import Arrays
 from torchlite.errors import UserError
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCHLITE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def part(seed: int = 0) -> Opened:
     pixels = np.random.default_rng(seed).integers(0, 256, (9, 4, 4), dtype=np.uint8)
     return open_source(Arrays(pixels, np.arange(9) % 3, None), "data.train", 3, 1)

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from torchlite.data.augment import Augmentation
+from torchlite.data.memory import num_cores
 from torchlite.data.mixing import Mixture
 from torchlite.data.preprocess import Preprocess
 from torchlite.errors import UserError
@@ -29,6 +30,8 @@ def numbers(
         raise UserError(f"data.val_fraction={val_fraction}; give 0 (no validation part) or more, below 1.")
     if isinstance(num_workers, int) and num_workers < 0:
         raise UserError(f"data.num_workers={num_workers}; give 0 (none), more, or auto.")
+    if isinstance(num_workers, int) and num_workers > num_cores():
+        log.warning("data.num_workers=%d is more than the %d cores: slower than fewer.", num_workers, num_cores())
     if not 0 <= memory_share <= 1:
         raise UserError(f"data.memory_share={memory_share}; give a share of the free memory, 0..1.")
 

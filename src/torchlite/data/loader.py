@@ -1,9 +1,11 @@
 """Batches of pixels made sample by sample, in this process or in loader workers: the same bits either way."""
 
+import contextlib
 import os
 import shutil
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -218,13 +220,14 @@ class Workers:
     def answers(self, requests: list[Request]) -> Iterator[Any]:
         """What `reader[request]` is for each request, in order. Raises WorkerDiedError, which says what may help."""
         again = self._busy  # an epoch of the same part is being read: its workers are not to be disturbed
-        loader, sampler = (None if again else self._kept) or self._started(keep=self.keep and not again)
+        with _quietly():
+            loader, sampler = (None if again else self._kept) or self._started(keep=self.keep and not again)
         if self.keep and not again:
             self._kept = loader, sampler
         sampler.waiting = requests
         self._busy = True
         try:
-            with _quiet_children():
+            with _quietly():
                 answers = iter(loader)
             yield from answers
         except RuntimeError as error:
@@ -238,7 +241,7 @@ class Workers:
     def _started(self, keep: bool) -> tuple[DataLoader[Any], _Requests]:
         sampler = _Requests()
         loader: DataLoader[Any] = DataLoader(
-            self.reader,  # type: ignore[arg-type]
+            self.reader,
             batch_size=None,
             sampler=sampler,
             num_workers=self.num_workers,
@@ -272,16 +275,17 @@ def _prepare_worker(_: int) -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
-class _quiet_children:
-    """Takes back the handler with which torch raises, wherever the program then is, when a worker has died.
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """No warning of too many workers, which has been given in fewer words, and no handler for children that have died.
 
-    Without it the death is noticed, within seconds, where the worker's batch is missing: an update is never cut in two.
+    With torch's handler the death of a worker raises wherever the program then is. Without it the death is noticed, within
+    seconds, where the worker's batch is missing: an update is never cut in two.
     """
-
-    def __enter__(self) -> None:
-        main = threading.current_thread() is threading.main_thread()
-        self._before = signal.getsignal(signal.SIGCHLD) if main and hasattr(signal, "SIGCHLD") else None
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGCHLD, self._before)
+    main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGCHLD")
+    before = signal.getsignal(signal.SIGCHLD) if main else None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+    if before is not None:
+        signal.signal(signal.SIGCHLD, before)
