@@ -9,10 +9,11 @@ from PIL import Image
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's cache, empty."""
-    monkeypatch.setenv("TORCHLITE_CACHE", str(tmp_path / "the cache"))
-    return tmp_path / "the cache"
+    place = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("TORCHLITE_CACHE", str(place))
+    return place
 
 
 MakeFolder = Callable[..., Path]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ class Batches:
         augment: applied in turn; needs a seed.
         drop_last: leave out a last batch that is smaller than `batch_size`.
         mixture: mixes the samples of a batch; needs a seed and `num_classes`.
-        sampling: "each_once" an epoch, or "balanced": all classes as often.
+        sampling: "each_once" an epoch; "balanced": all classes as often; "as_it_comes": in the order of a stream.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Batches:
         drop_last: bool = False,
         mixture: Mixture | None = None,
         num_classes: int = 0,
-        sampling: Sampling = "each_once",
+        sampling: Sampling | Literal["as_it_comes"] = "each_once",
     ) -> None:
         self.samples = samples
         self.num_samples = len(samples.targets)
@@ -101,7 +102,7 @@ class Batches:
                 update += 1
 
     def _order(self, epoch: int) -> Tensor:
-        if self.seed is None:
+        if self.seed is None or self.sampling == "as_it_comes":
             return torch.arange(self.num_samples)
         if self.sampling == "balanced":
             return balanced_order(self.samples.targets.cpu(), self.seed, epoch)

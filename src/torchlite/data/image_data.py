@@ -15,10 +15,11 @@ from torchlite.data.loader import StartMethod
 from torchlite.data.memory import default_workers
 from torchlite.data.mixing import Mixture
 from torchlite.data.order import Sampling
-from torchlite.data.parts import Collate, Recipe, opened
+from torchlite.data.parts import Collate, Recipe, opened, streams
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import Loaded, Samples
 from torchlite.data.split import cut, described
+from torchlite.data.streams import stream_fingerprint
 
 
 class ImageData:
@@ -100,14 +101,21 @@ class ImageData:
         recipe = Recipe(
             preprocess, crop, transforms or (), collate_fn, seed, channels, image_size, device, workers, start_method
         )
-        names = checks.class_names(class_names, num_classes)
-        parts = opened({"train": train, "val": val, "test": test}, num_classes, channels, names)
-        self.class_names = parts["train"].class_names or [str(label) for label in range(num_classes)]
+        sources = {"train": train, "val": val, "test": test}
+        flowing = streams(sources, val_fraction, sampling, in_memory, collate_fn)
+        names = checks.class_names(class_names or getattr(flowing.get("train"), "classes", None), num_classes)
+        parts = opened({n: s for n, s in sources.items() if n not in flowing}, num_classes, channels, names)
+        self.class_names = (parts["train"].class_names if "train" in parts else names) or list(
+            map(str, range(num_classes))
+        )
         kept = recipe.kept(parts, in_memory, memory_share)
         prints = {name: fingerprint(part, kept[name].images if kept else None) for name, part in parts.items()}
+        samples: dict[str, Samples] = {}
+        for name, source in flowing.items():
+            samples[name] = stream = recipe.stream(name, source, num_classes)
+            prints[name] = stream_fingerprint(stream.reader)
         self.fingerprint = together(prints)
         rows = cut(parts, val_fraction, split_seed)
-        samples: dict[str, Samples] = {}
         for name, own in rows.items():
             origin = name if name in parts else "train"
             samples[name] = recipe.samples(name, parts[origin], kept.get(origin), own, origin)
@@ -121,7 +129,16 @@ class ImageData:
         checks.fills_a_batch(len(samples["train"].targets), batch_size, drop_last)
         finish = preprocess.normalize if isinstance(preprocess, Preprocess) else preprocess
         self.train = Batches(
-            samples["train"], batch_size, finish, device, seed, augmentations, drop_last, mixture, num_classes, sampling
+            samples["train"],
+            batch_size,
+            finish,
+            device,
+            seed,
+            augmentations,
+            drop_last,
+            mixture,
+            num_classes,
+            "as_it_comes" if "train" in flowing else sampling,
         )
         self.val, self.test = (
             Batches(samples[name], eval_batch_size, finish, device) if name in samples else None

@@ -195,6 +195,14 @@ class _Requests:
         return len(self.waiting)
 
 
+class AnyReader(Protocol):
+    """What answers requests: `Reader`, or `streams.StreamReader`."""
+
+    targets: np.ndarray  # int64 [N]
+
+    def __getitem__(self, request: Request, /) -> Tensor | tuple[Tensor, Tensor] | UserError: ...
+
+
 class Workers:
     """Loader processes that answer requests in order.
 
@@ -207,7 +215,7 @@ class Workers:
     """
 
     def __init__(
-        self, reader: Reader, num_workers: int, start_method: StartMethod | None, keep: bool, pin: bool
+        self, reader: AnyReader, num_workers: int, start_method: StartMethod | None, keep: bool, pin: bool
     ) -> None:
         self.reader = reader
         self.num_workers = num_workers
@@ -241,7 +249,7 @@ class Workers:
     def _started(self, keep: bool) -> tuple[DataLoader[Any], _Requests]:
         sampler = _Requests()
         loader: DataLoader[Any] = DataLoader(
-            self.reader,
+            self.reader,  # type: ignore[arg-type]
             batch_size=None,
             sampler=sampler,
             num_workers=self.num_workers,

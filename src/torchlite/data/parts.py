@@ -13,6 +13,8 @@ from torchlite.data.decode import Opened, Source, check_size, open_source
 from torchlite.data.loader import Kept, PerSample, Reader, StartMethod
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import InMemory, Loaded, Samples
+from torchlite.data.streams import StreamReader, is_stream
+from torchlite.errors import UserError
 
 Collate = Callable[[list[tuple[Tensor, int]]], tuple[Tensor, Tensor]]
 
@@ -27,6 +29,26 @@ def opened(
             parts[name] = open_source(source, f"data.{name}", num_classes, channels, class_names)
             class_names = class_names or parts[name].class_names
     return parts
+
+
+def streams(
+    sources: Mapping[str, Source | None], val_fraction: float, sampling: str, in_memory: object, collate: object
+) -> dict[str, Any]:
+    """The sources that are read from front to back. Raises UserError where something is asked that they cannot give."""
+    found = {name: source for name, source in sources.items() if source is not None and is_stream(source)}
+    for name in found:
+        if in_memory is True or collate is not None:
+            key = "in_memory=true" if in_memory is True else "collate_fn"
+            raise UserError(f"data.{name} is a stream, which data.{key} does not go with; take it out.")
+    if "train" in found and sources.get("val") is None and val_fraction > 0:
+        raise UserError(
+            "data.train is a stream, of which nothing can be held out: give data.val, or data.val_fraction=0."
+        )
+    if "train" in found and sampling != "each_once":
+        raise UserError(
+            f"data.train is a stream, whose order is its own: data.sampling={sampling} does not go with it."
+        )
+    return found
 
 
 @dataclass
@@ -67,6 +89,21 @@ class Recipe:
         module = self.preprocess
         key = f"{module.resize} {module.crop}" if isinstance(module, Preprocess) else ""
         return {name: placement.kept(part, fits[name], key if fits[name] else "") for name, part in parts.items()}
+
+    def stream(self, name: str, source: Any, num_classes: int) -> Loaded:
+        """The samples of a part that is a stream."""
+        training = name == "train"
+        per_sample = PerSample(
+            self.crop if training and self.crop is not None else self.fit,
+            self.transforms if training else (),
+            self.seed if training else None,
+            self.channels,
+            self.image_size,
+            seeded=True,
+        )
+        reader = StreamReader(source, f"data.{name}", per_sample, num_classes)
+        reader.try_one()
+        return Loaded(reader, self.device, self.num_workers, self.start_method, keep=name != "test")
 
     def samples(self, name: str, part: Opened, kept: Kept | None, rows: Tensor | None, origin: str) -> Samples:
         """The samples of the part `name`, made from the source of the part `origin`, of which it is the given rows."""

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from torchlite.data.loader import Reader, StartMethod, Workers
+from torchlite.data.loader import AnyReader, StartMethod, Workers
 from torchlite.errors import UserError
 
 VALUES_AT_ONCE = 1 << 20  # pixel values prepared in one go: hides the cost of calling torch; 4 MB as float32
@@ -70,7 +70,7 @@ class Loaded:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: AnyReader,
         device: torch.device,
         num_workers: int,
         start_method: StartMethod | None = None,

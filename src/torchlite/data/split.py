@@ -42,7 +42,7 @@ def stratified_split(targets: Tensor, fraction: float, split_seed: int) -> tuple
 def cut(parts: Mapping[str, Opened], val_fraction: float, split_seed: int) -> dict[str, Tensor | None]:
     """For each part the ids of its samples in its source (val's in train's where it has none of its own); None for all."""
     rows: dict[str, Tensor | None] = dict.fromkeys(parts)
-    if "val" not in parts and val_fraction > 0:
+    if "train" in parts and "val" not in parts and val_fraction > 0:
         rows["train"], rows["val"] = stratified_split(parts["train"].targets, val_fraction, split_seed)
     return rows
 
@@ -55,7 +55,7 @@ def described(
     `held_out` lists the ids of validation samples in the order of the training source, runs as "first-last".
     """
     held_out = rows.get("val")
-    if "val" not in rows:
+    if "val" not in sizes:
         return {**sizes, "validation": "none"}
     if held_out is None:
         return {**sizes, "validation": "own source"}
