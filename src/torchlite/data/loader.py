@@ -226,7 +226,12 @@ class Workers:
         self._kept: tuple[DataLoader[Any], _Requests] | None = None
 
     def answers(self, requests: list[Request]) -> Iterator[Any]:
-        """What `reader[request]` is for each request, in order. Raises WorkerDiedError, which says what may help."""
+        """What `reader[request]` is for each request, in order.
+
+        Raises:
+            UserError: of the reader's.
+            WorkerDiedError: a worker was killed; says what may help.
+        """
         again = self._busy  # an epoch of the same part is being read: its workers are not to be disturbed
         with _quietly():
             loader, sampler = (None if again else self._kept) or self._started(keep=self.keep and not again)
@@ -234,17 +239,25 @@ class Workers:
             self._kept = loader, sampler
         sampler.waiting = requests
         self._busy = True
+        answers = None
         try:
             with _quietly():
                 answers = iter(loader)
-            yield from answers
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error) or "exited unexpectedly" not in str(error):
-                raise
+            for answer in answers:
+                if isinstance(answer, UserError):
+                    raise answer
+                yield answer
+        except GeneratorExit:  # the reader of this epoch left it: nothing is wrong with the workers
+            raise
+        except BaseException as error:
             self._kept = None
-            raise WorkerDiedError(f"{str(error).splitlines()[0]}. {self._advice()}") from error
+            if not isinstance(error, RuntimeError) or "exited unexpectedly" not in str(error):
+                raise
+            # Without its frames, which hold the loader: workers are to end here, not when garbage is collected
+            raise WorkerDiedError(f"{str(error).splitlines()[0]}. {self._advice()}") from error.with_traceback(None)
         finally:
             self._busy = again
+            answers = loader = None  # type: ignore[assignment]
 
     def _started(self, keep: bool) -> tuple[DataLoader[Any], _Requests]:
         sampler = _Requests()

@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from torchlite.data.loader import AnyReader, StartMethod, Workers
+from torchlite.data.memory import return_freed
 from torchlite.errors import UserError
 
 VALUES_AT_ONCE = 1 << 20  # pixel values prepared in one go: hides the cost of calling torch; 4 MB as float32
+
+HEAP_LIMIT = 1 << 28  # bytes of batches, as float32, between two tidyings of the heap, which take 30 ms each
 
 
 class Samples(Protocol):
@@ -86,10 +89,15 @@ class Loaded:
     def fetch(self, epoch: int, groups: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor | None]]:
         requests = [(epoch, keys.numpy()) for keys in groups]
         answers = self.workers.answers(requests) if self.workers else map(self.reader.__getitem__, requests)
+        freed = 0
         for answer in answers if self.device.type == "cpu" else copied_ahead(answers, self.device):
             if isinstance(answer, UserError):
                 raise answer
             yield answer if isinstance(answer, tuple) else (answer, None)
+            freed += answer.numel() * 4 if isinstance(answer, Tensor) and self.workers else 0
+            if freed >= HEAP_LIMIT and self.device.type == "cpu":
+                return_freed()
+                freed = 0
 
     def batches_at_once(self, batch_size: int) -> int:
         return 1

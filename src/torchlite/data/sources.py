@@ -5,7 +5,7 @@ import io
 import os
 from importlib import import_module
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        return self.data[index], int(self.targets[index])
+    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
+        return self.data[index], self.targets[index].item()
 
 
 def digits(part: Literal["train", "test"]) -> Arrays:

@@ -79,6 +79,8 @@ class StreamReader:
 
     def __getitem__(self, request: Request) -> tuple[Tensor, Tensor] | UserError:
         epoch, keys = request
+        if self.per_sample.seed is None:
+            epoch = 0  # evaluation is the same in every epoch
         try:
             with own_seeds():
                 return self._read(epoch, keys)
@@ -118,9 +120,9 @@ class StreamReader:
     def _begin(self, epoch: int) -> None:
         seed = self.per_sample.seed
         if hasattr(self.source, "begin"):
-            self.source.begin(seed or 0, epoch if seed is not None else 0)
+            self.source.begin(seed or 0, epoch)
         elif hasattr(self.source, "set_epoch"):
-            self.source.set_epoch(epoch if seed is not None else 0)
+            self.source.set_epoch(epoch)
         reseed(sample_seed(seed or 0, epoch, -1, STREAM))
         self._items, self._epoch, self._place = iter(self.source), epoch, 0
 
