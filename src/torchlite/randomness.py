@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 _MASK = (1 << 64) - 1
-ORDER, AUGMENT, SAMPLE, CROP, WINDOW, BALANCE, STREAM = 1, 2, 3, 4, 5, 6, 7  # streams: the same (seed, epoch, sample) gives unrelated draws in each
+# Streams: the same (seed, epoch, sample) gives unrelated draws in each
+ORDER, AUGMENT, SAMPLE, CROP, WINDOW, BALANCE, STREAM = 1, 2, 3, 4, 5, 6, 7
 
 
 def _signed(value: int) -> int:

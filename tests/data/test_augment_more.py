@@ -1,4 +1,4 @@
-"""Crops, turns, colors and erasing: against torchvision's with the same numbers, and free of the batch they stand in."""
+"""Crops, turns, colors and erasing: against torchvision's with the same numbers, and whatever batch they stand in."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples made one by one: the same order and bits with any workers, and from memory; and what happens when one dies."""
+"""Samples made one by one: the same order and bits with any workers, and from memory; what happens when one dies."""
 
 import hashlib
 import os
@@ -18,11 +18,11 @@ from torchvision.transforms import v2
 from torchlite.data.augment import RandomErasing, RandomHorizontalFlip, RandomResizedCrop
 from torchlite.data.folders import image_folder
 from torchlite.data.image_data import ImageData
-from torchlite.data.loader import WorkerDiedError
 from torchlite.data.mixing import MixUp
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import Loaded
 from torchlite.data.sources import Arrays
+from torchlite.data.workers import WorkerDiedError
 from torchlite.errors import UserError
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]

@@ -1,4 +1,4 @@
-"""Every option of `data` composes and passes the check, and odd paths go through the command line as the docs quote them."""
+"""Every option of `data` composes and passes the check, and odd paths go through as the docs quote them."""
 
 from pathlib import Path
 
@@ -17,7 +17,11 @@ WORDS = {  # what an option leaves open
     "csv": ["data.root=x.csv", "data.num_classes=3"],
     "imagenet": [],
     "arrays": ["data.root=x", "data.num_classes=3"],
-    "tar_shards": ["data.root=x", "data.num_classes=3", "data.train.samples_per_epoch=5", "data.val.samples_per_epoch=5"],
+    "tar_shards": [
+        "data.root=x",
+        "data.num_classes=3",
+        *(f"data.{part}.samples_per_epoch=5" for part in ("train", "val")),
+    ],
 }
 NODES = [
     "{_target_: torchvision.transforms.v2.RandAugment, num_ops: 2}",
@@ -25,10 +29,11 @@ NODES = [
     "{_target_: torchvision.transforms.v2.AugMix}",
 ]
 BATCH_NODES = [
-    "{_target_: torchlite.data.geometry.RandomAffine, degrees: 10, translate: [0.1, 0.1], scale: [0.9, 1.1], shear: [5, 0]}",
+    "{_target_: torchlite.data.geometry.RandomAffine, degrees: 10, translate: [0.1, 0.1], shear: [5, 0]}",
     "{_target_: torchlite.data.color.ColorJitter, brightness: 0.2, hue: 0.1}",
     "{_target_: torchlite.data.augment.RandomErasing}",
-    "{_target_: torchlite.data.mixing.OneOf, choices: [{_target_: torchlite.data.mixing.MixUp}, {_target_: torchlite.data.mixing.CutMix}]}",
+    "{_target_: torchlite.data.mixing.OneOf, "
+    "choices: [{_target_: torchlite.data.mixing.MixUp}, {_target_: torchlite.data.mixing.CutMix}]}",
 ]
 
 

@@ -45,7 +45,7 @@ if __name__ == "__main__":
     )
     most = 0
     for index, batch in enumerate(made.train.epoch(0)):
-        if index % 8 == 0:
+        if index % 40 == 0:
             most = max(most, pss())
     print(json.dumps([max(most, pss()), made.train.num_samples]))
 """

@@ -79,7 +79,7 @@ ATTEMPTS = 10  # at a box that fits, as in torchvision
 
 
 class RandomResizedCrop:
-    """Random boxes of the images, resized to squares (Szegedy et al. 2015, arXiv:1409.4842), bilinear with antialiasing.
+    """Random boxes of the images, resized to squares, bilinear with antialiasing (Szegedy et al. 2015, 1409.4842).
 
     As `data.crop` it takes images of any size, one by one; in `data.augment`, batches of one size. On the CPU both give
     the same bits; on a GPU batches are resized there, within 1 level of 255.

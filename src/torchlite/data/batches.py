@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from torchlite.data.augment import Augmentation
 from torchlite.data.mixing import Mixture, probabilities, window_rng
-from torchlite.data.order import Sampling, balanced_order, epoch_order, share, windows
+from torchlite.data.order import Order, balanced_order, epoch_order, share, windows
 from torchlite.data.samples import Samples
 from torchlite.randomness import WINDOW, draws, sample_seed
 
@@ -60,7 +59,7 @@ class Batches:
         drop_last: bool = False,
         mixture: Mixture | None = None,
         num_classes: int = 0,
-        sampling: Sampling | Literal["as_it_comes"] = "each_once",
+        sampling: Order = "each_once",
     ) -> None:
         self.samples = samples
         self.num_samples = len(samples.targets)

@@ -51,14 +51,14 @@ def augment(listed: Sequence[Augmentation | Mixture] | None) -> tuple[list[Augme
     for position, augmentation in enumerate(augmentations):
         if hasattr(augmentation, "mix"):
             raise UserError(
-                f"data.augment[{position}] is a {type(augmentation).__name__}, which mixes samples: it stands last, and "
-                "there is one; torchlite.data.mixing.OneOf chooses among several."
+                f"data.augment[{position}] is a {type(augmentation).__name__}, which mixes samples: it stands last, "
+                "and there is one; torchlite.data.mixing.OneOf chooses among several."
             )
         if not isinstance(getattr(augmentation, "num_draws", None), int) or not callable(augmentation):
             raise UserError(
-                f"data.augment[{position}] is a {type(augmentation).__name__}, which has no `num_draws`: an augmentation "
-                "takes whole batches and its random numbers, as torchlite.data.augment.RandomCrop does. "
-                "What takes single images stands in data.transforms."
+                f"data.augment[{position}] is a {type(augmentation).__name__}, which has no `num_draws`: "
+                "an augmentation takes whole batches and its random numbers, as torchlite.data.augment.RandomCrop "
+                "does. What takes single images stands in data.transforms."
             )
     return augmentations, mixture
 

@@ -59,7 +59,7 @@ class Opened:
         return len(self.targets)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a loader worker: what it needs to read images, each array once, and of arrays mapped from files no pixel."""
+        """For a loader worker: what it needs to read images; each array once, of arrays mapped from files no pixel."""
         if self.images is None:
             return vars(self)
         if getattr(self.source, "files", None):
@@ -155,8 +155,8 @@ def gather(
             images = out(shape) if out else torch.empty(shape, dtype=torch.uint8)
         elif image.shape != images.shape[1:]:
             raise UserError(
-                f"{opened.name}: {sample(opened.source, index)} has {image.shape[1]}x{image.shape[2]} pixels, but the first "
-                f"image has {images.shape[2]}x{images.shape[3]}; images must be of one size. "
+                f"{opened.name}: {sample(opened.source, index)} has {image.shape[1]}x{image.shape[2]} pixels, "
+                f"but the first image has {images.shape[2]}x{images.shape[3]}; images must be of one size. "
                 "Set data.preprocess.resize and data.preprocess.crop, which bring them to one."
             )
         images[index] = image

@@ -10,16 +10,13 @@ from torchlite.data import checks
 from torchlite.data.augment import Augmentation
 from torchlite.data.batches import Batches
 from torchlite.data.decode import Source
-from torchlite.data.fingerprint import fingerprint, together
-from torchlite.data.loader import StartMethod
 from torchlite.data.memory import default_workers
 from torchlite.data.mixing import Mixture
 from torchlite.data.order import Sampling
-from torchlite.data.parts import Collate, Recipe, opened, streams
+from torchlite.data.parts import Collate, Recipe, assembled
 from torchlite.data.preprocess import Preprocess
-from torchlite.data.samples import Loaded, Samples
-from torchlite.data.split import cut, described
-from torchlite.data.streams import stream_fingerprint
+from torchlite.data.samples import Loaded
+from torchlite.data.workers import StartMethod
 
 
 class ImageData:
@@ -102,45 +99,19 @@ class ImageData:
             preprocess, crop, transforms or (), collate_fn, seed, channels, image_size, device, workers, start_method
         )
         sources = {"train": train, "val": val, "test": test}
-        flowing = streams(sources, val_fraction, sampling, in_memory, collate_fn)
-        names = checks.class_names(class_names or getattr(flowing.get("train"), "classes", None), num_classes)
-        parts = opened({n: s for n, s in sources.items() if n not in flowing}, num_classes, channels, names)
-        self.class_names = (parts["train"].class_names if "train" in parts else names) or list(
-            map(str, range(num_classes))
+        read = assembled(
+            sources, recipe, num_classes, class_names, in_memory, memory_share, val_fraction, split_seed, sampling
         )
-        kept = recipe.kept(parts, in_memory, memory_share)
-        prints = {name: fingerprint(part, kept[name].images if kept else None) for name, part in parts.items()}
-        samples: dict[str, Samples] = {}
-        for name, source in flowing.items():
-            samples[name] = stream = recipe.stream(name, source, num_classes)
-            prints[name] = stream_fingerprint(stream.reader)
-        self.fingerprint = together(prints)
-        rows = cut(parts, val_fraction, split_seed)
-        for name, own in rows.items():
-            origin = name if name in parts else "train"
-            samples[name] = recipe.samples(name, parts[origin], kept.get(origin), own, origin)
-        self.split = described(
-            {name: len(part.targets) for name, part in samples.items()}, rows, val_fraction, split_seed
-        )
-        self.split["fingerprint_of"] = {name: part.of for name, part in prints.items()}
-        loaded = any(isinstance(part, Loaded) for part in samples.values())
-        self.choices: dict[str, bool | int] = {"in_memory": bool(kept), "num_workers": workers if loaded else 0}
+        made = read.samples
+        self.class_names, self.fingerprint, self.split = read.class_names, read.fingerprint, read.split
+        loaded = any(isinstance(part, Loaded) for part in made.values())
+        self.choices = {"in_memory": read.in_memory, "num_workers": workers if loaded else 0}
 
-        checks.fills_a_batch(len(samples["train"].targets), batch_size, drop_last)
+        checks.fills_a_batch(len(made["train"].targets), batch_size, drop_last)
         finish = preprocess.normalize if isinstance(preprocess, Preprocess) else preprocess
         self.train = Batches(
-            samples["train"],
-            batch_size,
-            finish,
-            device,
-            seed,
-            augmentations,
-            drop_last,
-            mixture,
-            num_classes,
-            "as_it_comes" if "train" in flowing else sampling,
+            made["train"], batch_size, finish, device, seed, augmentations, drop_last, mixture, num_classes, read.order
         )
         self.val, self.test = (
-            Batches(samples[name], eval_batch_size, finish, device) if name in samples else None
-            for name in ("val", "test")
+            Batches(made[name], eval_batch_size, finish, device) if name in made else None for name in ("val", "test")
         )

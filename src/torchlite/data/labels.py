@@ -42,7 +42,7 @@ def checked(labels: Any, sample: Callable[[int], str], name: str, num_classes: i
 def in_order(
     targets: Tensor, own_names: Sequence[str] | None, class_names: list[str] | None, num_classes: int, name: str
 ) -> tuple[Tensor, list[str] | None]:
-    """Targets counted in `class_names`, and those names; without them, in the source's own, which must be `num_classes`."""
+    """Targets counted in `class_names`, and those names; without them in the source's own, which must be all."""
     if own_names is None:
         return targets, class_names
     own_names = [str(label) for label in own_names]

@@ -1,4 +1,4 @@
-"""Sets stored as numpy arrays in .npy or .npz files, mapped into memory where they can be, so that nothing is copied."""
+"""Sets stored as numpy arrays in .npy or .npz files, mapped into memory where they can be: nothing is copied."""
 
 import zipfile
 from collections.abc import Sequence
@@ -49,7 +49,8 @@ def image_arrays(
     data, targets = load_array(images, images_key), load_array(labels, labels_key)
     if data.dtype != np.uint8 or data.ndim not in (3, 4):
         raise UserError(
-            f"{shown(images)} has {data.dtype} {list(data.shape)}; images are uint8 [N, H, W], [N, H, W, C] or [N, C, H, W]."
+            f"{shown(images)} has {data.dtype} {list(data.shape)}; "
+            "images are uint8 [N, H, W], [N, H, W, C] or [N, C, H, W]."
         )
     if targets.shape != (len(data),):
         raise UserError(

@@ -29,8 +29,8 @@ def available(device: torch.device) -> int:
 def return_freed() -> None:
     """Give memory that is free in the middle of the heap back to the system; does nothing where libc is not glibc.
 
-    Batches of some megabytes, made while workers' answers are taken apart, leave holes that the next batch just does not
-    fit: a run of small batches grew by 1.5 GB without this.
+    Batches of some megabytes, made while workers' answers are taken apart, leave holes that the next batch just does
+    not fit: a run of small batches grew by 1.5 GB without this.
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

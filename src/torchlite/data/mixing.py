@@ -22,7 +22,7 @@ class Mixture(Protocol):
     def mix(
         self, images: Tensor, targets: Tensor, others: Tensor, other_targets: Tensor, rng: np.random.RandomState
     ) -> tuple[Tensor, Tensor]:
-        """Mixed images, float32 [B, C, H, W], and class probabilities, float32 [B, K]; the inputs are left as they were.
+        """Mixed images, float32 [B, C, H, W], and class probabilities, float32 [B, K]; inputs are left as they were.
 
         Args:
             others, other_targets: row i is what row i is mixed with.

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchlite.randomness import BALANCE, permutation
 
 Sampling = Literal["each_once", "balanced"]
+Order = Literal["each_once", "balanced", "as_it_comes"]
 
 
 def epoch_order(num_samples: int, seed: int, epoch: int) -> Tensor:

@@ -7,13 +7,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from torchlite.data import placement
+from torchlite.data import checks, placement
 from torchlite.data.augment import Augmentation
 from torchlite.data.decode import Opened, Source, check_size, open_source
-from torchlite.data.loader import Kept, PerSample, Reader, StartMethod
+from torchlite.data.fingerprint import fingerprint, together
+from torchlite.data.loader import Kept, PerSample, Reader
+from torchlite.data.order import Order, Sampling
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import InMemory, Loaded, Samples
-from torchlite.data.streams import StreamReader, is_stream
+from torchlite.data.split import cut, described
+from torchlite.data.streams import StreamReader, is_stream, stream_fingerprint
+from torchlite.data.workers import StartMethod
 from torchlite.errors import UserError
 
 Collate = Callable[[list[tuple[Tensor, int]]], tuple[Tensor, Tensor]]
@@ -130,3 +134,48 @@ class Recipe:
         reader = Reader(kept or part, None if rows is None else rows.numpy(), targets.numpy(), per_sample, self.collate)
         reader.try_one()
         return Loaded(reader, self.device, self.num_workers, self.start_method, keep=name != "test")
+
+
+@dataclass
+class Assembled:
+    """All parts, and what a run must know about them; fields as for `ImageData`."""
+
+    samples: dict[str, Samples]
+    class_names: list[str]
+    fingerprint: str
+    split: dict[str, Any]
+    in_memory: bool
+    order: Order
+
+
+def assembled(
+    sources: Mapping[str, Source | None],
+    recipe: Recipe,
+    num_classes: int,
+    class_names: Sequence[str] | None,
+    in_memory: bool | Literal["auto"],
+    memory_share: float,
+    val_fraction: float,
+    split_seed: int,
+    sampling: Sampling,
+) -> Assembled:
+    """The samples of all parts; arguments as for `ImageData`."""
+    flowing = streams(sources, val_fraction, sampling, in_memory, recipe.collate)
+    names = checks.class_names(class_names or getattr(flowing.get("train"), "classes", None), num_classes)
+    parts = opened({n: s for n, s in sources.items() if n not in flowing}, num_classes, recipe.channels, names)
+    names = parts["train"].class_names if "train" in parts else names
+    kept = recipe.kept(parts, in_memory, memory_share)
+    prints = {name: fingerprint(part, kept[name].images if kept else None) for name, part in parts.items()}
+    samples: dict[str, Samples] = {}
+    for name, source in flowing.items():
+        samples[name] = stream = recipe.stream(name, source, num_classes)
+        prints[name] = stream_fingerprint(stream.reader)
+    rows = cut(parts, val_fraction, split_seed)
+    for name, own in rows.items():
+        origin = name if name in parts else "train"
+        samples[name] = recipe.samples(name, parts[origin], kept.get(origin), own, origin)
+    split = described({name: len(part.targets) for name, part in samples.items()}, rows, val_fraction, split_seed)
+    split["fingerprint_of"] = {name: part.of for name, part in prints.items()}
+    names = names or [str(label) for label in range(num_classes)]
+    order: Order = "as_it_comes" if "train" in flowing else sampling
+    return Assembled(samples, names, together(prints), split, bool(kept), order)

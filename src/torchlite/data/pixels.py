@@ -24,7 +24,7 @@ ORIENTATION = 0x0112  # the EXIF tag that says how a camera was held
 
 
 def read_file(path: str) -> Tensor:
-    """The pixels of an image file, upright, uint8 [1 or 3, H, W]. Raises UserError, naming the file, when it has none."""
+    """The pixels of an image file, upright, uint8 [1 or 3, H, W]. Raises UserError, naming the file."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -34,7 +34,7 @@ def read_file(path: str) -> Tensor:
 
 
 def read(content: bytes, where: str) -> Tensor:
-    """The pixels of an encoded image, upright, uint8 [1 or 3, H, W]; `where` names it in the message of the UserError."""
+    """The pixels of an encoded image, upright, uint8 [1 or 3, H, W]; `where` names it in a UserError."""
     if content[:2] == b"\xff\xd8" and _is_upright(content):
         try:
             image = _jpeg_decoder()(content)
@@ -83,8 +83,11 @@ def _jpeg_decoder() -> Callable[[bytes], Tensor]:
 
 
 def _torchvision_decoder() -> Callable[[bytes], Tensor]:
-    """torchvision's, taken from its library alone: importing the package takes seconds in every worker, and its function
-    warns, since 0.29, that it will go. Once it has gone, Pillow decodes."""
+    """torchvision's decoder, or, where that has gone, one that leaves all to Pillow.
+
+    It is taken from the library alone: importing the package takes seconds in every worker, and its function warns,
+    since torchvision 0.29, that it will be removed.
+    """
     try:
         found = importlib.util.find_spec("torchvision")
         folder = found.submodule_search_locations[0] if found and found.submodule_search_locations else ""
@@ -139,7 +142,7 @@ def to_tensor(image: Any, channels: int, where: str) -> Tensor:
 
 
 def _from_pil(image: Any, channels: int, where: str) -> Tensor:
-    """A PIL image turned upright, uint8 [C, H, W]; of 16 bits the upper eight, colors as they are under any transparency."""
+    """A PIL image turned upright, uint8 [C, H, W]: of 16 bits the upper eight, colors as under any transparency."""
     from PIL import ImageOps
 
     image = ImageOps.exif_transpose(image)

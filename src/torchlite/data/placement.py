@@ -40,7 +40,7 @@ def in_memory(
     memory_share: float,
     device: torch.device,
 ) -> bool:
-    """Whether all parts are kept in memory: if asked; else if they can be and take at most `memory_share` of what is free.
+    """Whether all parts are kept in memory: if asked, or if they can be and take `memory_share` of what is free.
 
     Raises:
         UserError: they are to be and cannot.

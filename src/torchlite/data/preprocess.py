@@ -61,7 +61,7 @@ class Preprocess(nn.Module):
         return self.normalize(self.fit(images))
 
     def fit(self, images: Tensor) -> Tensor:
-        """Images [C, H', W'] or [B, C, H', W'] resized and cropped; dtype and range stay. The first, random-free half."""
+        """Images [C, H', W'] or [B, C, H', W'] resized and cropped; dtype and range stay. The first half."""
         if self.resize is None and self.crop is None:
             return images
         batch = images if images.ndim == 4 else images[None]

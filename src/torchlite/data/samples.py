@@ -6,13 +6,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from torchlite.data.loader import AnyReader, StartMethod, Workers
 from torchlite.data.memory import return_freed
+from torchlite.data.workers import AnyReader, StartMethod, Workers
 from torchlite.errors import UserError
 
 VALUES_AT_ONCE = 1 << 20  # pixel values prepared in one go: hides the cost of calling torch; 4 MB as float32
 
-HEAP_LIMIT = 1 << 28  # bytes of batches, as float32, between two tidyings of the heap, which take 30 ms each
+HEAP_LIMIT = 1 << 27  # bytes of batches, as float32, between two tidyings of the heap, which take 30 ms each
 
 
 class Samples(Protocol):
@@ -107,7 +107,7 @@ Answer = Tensor | tuple[Tensor, Tensor] | UserError
 
 
 def copied_ahead(answers: Iterator[Answer], device: torch.device) -> Iterator[Answer]:
-    """The answers with their tensors on the device; on CUDA the next is copied while the model works on the one before."""
+    """The answers with their tensors on the device; on CUDA the next is copied during the update before."""
     if device.type != "cuda":
         for answer in answers:
             yield _moved(answer, device)

@@ -15,12 +15,11 @@ class TarShards:
     """A stream of the samples in tar files: files of one name and several endings, such as 0001.jpg and 0001.cls.
 
     Args:
-        shards: tar files; a pattern like "train-{000..099}.tar" stands for many.
-        samples_per_epoch: how many samples all of them hold, or fewer to end an epoch early.
-        image_key: endings of images, separated by ";".
-        label_key: ending of the file that holds the label, a whole number as text.
-        shuffle_buffer: samples among which the next is drawn; the order of shards is drawn too. 0: in order, for evaluation.
-        classes: names in label order; None where labels are numbers only.
+        shards: tar files; a pattern like "train-{000..099}.tar" stands for many. samples_per_epoch: how many samples
+        all of them hold, or fewer to end an epoch early. image_key: endings of images, separated by ";". label_key:
+        ending of the file that holds the label, a whole number as text. shuffle_buffer: samples among which the next is
+        drawn; the order of shards is drawn too. 0: in order, for evaluation. classes: names in label order; None where
+        labels are numbers only.
 
     Raises:
         UserError: webdataset is not installed, or a tar file is missing.
@@ -71,7 +70,8 @@ class TarShards:
         image = next((sample[key] for key in self.image_key.split(";") if key in sample), None)
         if image is None or self.label_key not in sample:
             raise UserError(
-                f"{where}: it has {', '.join(k for k in sample if k[0] != '_')}, not {self.image_key} and {self.label_key}."
+                f"{where}: it has {', '.join(k for k in sample if k[0] != '_')}, "
+                f"not {self.image_key} and {self.label_key}."
             )
         text = sample[self.label_key].decode("utf-8", "replace").strip()
         if not text.removeprefix("-").isdecimal():

@@ -40,7 +40,7 @@ def stratified_split(targets: Tensor, fraction: float, split_seed: int) -> tuple
 
 
 def cut(parts: Mapping[str, Opened], val_fraction: float, split_seed: int) -> dict[str, Tensor | None]:
-    """For each part the ids of its samples in its source (val's in train's where it has none of its own); None for all."""
+    """For each part the ids of its samples in its source (val's in train's where it has none); None for all."""
     rows: dict[str, Tensor | None] = dict.fromkeys(parts)
     if "train" in parts and "val" not in parts and val_fraction > 0:
         rows["train"], rows["val"] = stratified_split(parts["train"].targets, val_fraction, split_seed)

@@ -23,10 +23,10 @@ FIRST_ITEMS = 100  # of a stream that is not made of files, for its fingerprint
 class Stream(Protocol):
     """An iterable data set: it yields (image, label) as a `Source` holds them.
 
-    Every loader worker reads all of it and decodes its own batches only, so it must not split itself by worker; bytes of
-    image files are best, since a worker that skips them decodes nothing. Attributes used where they exist: `classes`, and,
-    called before each epoch, `begin(seed, epoch)` or else `set_epoch(epoch)`. `files` lists what it is made of, for the
-    fingerprint. The global generators are seeded for each sample, so an order drawn from them repeats.
+    Every loader worker reads all of it and decodes its own batches only, so it must not split itself by worker; bytes
+    of image files are best, since a worker that skips them decodes nothing. Attributes used where they exist:
+    `classes`, and, called before each epoch, `begin(seed, epoch)` or else `set_epoch(epoch)`. `files` lists what it is
+    made of, for the fingerprint. The global generators are seeded for each sample, so an order drawn from them repeats.
     """
 
     samples_per_epoch: int
@@ -55,8 +55,8 @@ class StreamReader:
         count = getattr(source, "samples_per_epoch", None)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise UserError(
-                f"{name} is a stream ({type(source).__name__}): give it an attribute samples_per_epoch, a whole number above 0, "
-                "or make it map-style, with __len__ and __getitem__."
+                f"{name} is a stream ({type(source).__name__}): give it an attribute samples_per_epoch, "
+                "a whole number above 0, or make it map-style, with __len__ and __getitem__."
             )
         self.source = source
         self.name = name

@@ -52,7 +52,7 @@ def image_table(
 
 
 def _rows(file: str) -> list[tuple[int, str, str, str]]:
-    """(row, path, label, split) of each row; rows count as an editor counts them, with the names of the columns as 1."""
+    """(row, path, label, split) of each row; rows count as an editor counts, the names of columns being 1."""
     found = []
     try:
         with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as opened:
@@ -101,8 +101,8 @@ def _numbered(
     if any(whole) or all(numeric):
         row, label = next(entry for entry, is_whole in zip(labels, whole, strict=True) if not is_whole)
         raise UserError(
-            f"{shown(file)}, row {row}: the label {label!r} is no whole number. Labels are whole numbers from 0 in every "
-            "row, or class names in every row (list them as `classes` where names look like numbers)."
+            f"{shown(file)}, row {row}: the label {label!r} is no whole number. Labels are whole numbers from 0 in "
+            "every row, or class names in every row (list them as `classes` where names look like numbers)."
         )
     names = sorted({label for _, label in labels}, key=natural)
     numbers = {name: number for number, name in enumerate(names)}
