@@ -2,18 +2,20 @@
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import MakeFolder
 from PIL import Image
 
 from torchlite.data.folders import image_folder
 from torchlite.data.image_data import ImageData
 from torchlite.data.preprocess import Preprocess
 from torchlite.errors import UserError
+
+MakeFolder = Callable[..., Path]
 
 
 def data(root: Path, **changes: Any) -> ImageData:

@@ -110,6 +110,19 @@ def test_a_batch_larger_than_the_set_warns_of_the_real_size(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize(
+    ("num_samples", "drop_last", "smallest", "said"),
+    [(9, False, 1, "data.batch_size=3"), (9, True, 4, ""), (10, False, 2, ""), (8, False, 4, ""), (3, False, 3, "")],
+)
+def test_h13_a_last_batch_of_one_sample_is_said_at_the_start(
+    caplog: pytest.LogCaptureFixture, num_samples: int, drop_last: bool, smallest: int, said: str
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="torchlite"):
+        made = data(train=source(num_samples), val_fraction=0, batch_size=4, drop_last=drop_last)
+    assert made.train.smallest == smallest == min(len(batch.ids) for batch in made.train.epoch(0))
+    assert ("has 1 sample" in caplog.text) == bool(said) and said in caplog.text
+
+
+@pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"channels": 3}, "data.preprocess.mean and data.preprocess.std have 1 numbers, but data.channels is 3"),

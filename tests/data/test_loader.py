@@ -5,13 +5,13 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import MakeFolder
 from torch import Tensor
 from torchvision.transforms import v2
 
@@ -24,6 +24,8 @@ from torchlite.data.samples import Loaded
 from torchlite.data.sources import Arrays
 from torchlite.data.workers import WorkerDiedError
 from torchlite.errors import UserError
+
+MakeFolder = Callable[..., Path]
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 ONE_SIZE = ((30, 30),)

@@ -2,12 +2,12 @@
 
 import logging
 import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import MakeFolder
 
 from torchlite.data import cache, placement
 from torchlite.data.decode import open_source
@@ -15,6 +15,8 @@ from torchlite.data.folders import image_folder
 from torchlite.data.image_data import ImageData
 from torchlite.data.preprocess import Preprocess
 from torchlite.errors import UserError
+
+MakeFolder = Callable[..., Path]
 
 
 def data(root: Path, **changes: Any) -> ImageData:

@@ -1,16 +1,18 @@
 """CSV lists of images: labels as numbers or names, parts by a column, and every kind of wrong row named."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import MakeFolder
 
 from torchlite.data.image_data import ImageData
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.tables import image_table
 from torchlite.errors import UserError
+
+MakeFolder = Callable[..., Path]
 
 
 @pytest.fixture

@@ -76,29 +76,47 @@ class Batches:
     def __len__(self) -> int:
         return (self.num_samples if self.drop_last else self.num_samples + self.batch_size - 1) // self.batch_size
 
+    @property
+    def smallest(self) -> int:
+        """Samples in the smallest batch of an epoch: batch normalization may need more than one."""
+        rest = self.num_samples % self.batch_size
+        return rest if rest and not (self.drop_last and len(self)) else min(self.batch_size, self.num_samples)
+
     def epoch(self, epoch: int, start: int = 0, rank: int = 0, num_ranks: int = 1) -> Iterator[Batch]:
         """The batches of one epoch, a function of (seed, epoch); `start` leaves out as many first ones, unread.
 
         Of several ranks each gets its share of every batch, perhaps an empty one; the shares in turn are the batch.
         Images of neighboring batches may share memory: change none in place.
         """
-        updates = list(windows(self._order(epoch), self.batch_size, self.drop_last)[start:])
-        if not updates:
+        if start >= len(self):
             return
-        lead = 1 if self.mixture is not None and num_ranks > 1 else 0
-        if num_ranks > 1:
-            updates = [_with_lead(update, rank, num_ranks, lead) for update in updates]
         # Draws belong to samples, so batches can be prepared several at once without a change in any bit.
         at_once = self.samples.batches_at_once(self.batch_size)
-        runs = [updates[first : first + at_once] for first in range(0, len(updates), at_once)]
-        groups = [torch.cat(run) if len(run) > 1 else run[0] for run in runs]
+        order = self._order(epoch)
+        lead = 1 if self.mixture is not None and num_ranks > 1 else 0
+        if num_ranks == 1:
+            order = order[start * self.batch_size : len(self) * self.batch_size]
+            groups = list(order.split(self.batch_size * at_once))
+            runs = [self._sizes(len(keys)) for keys in groups]
+        else:
+            updates = windows(order, self.batch_size, self.drop_last)[start:]
+            shares = [_with_lead(update, rank, num_ranks, lead) for update in updates]
+            parts = [shares[first : first + at_once] for first in range(0, len(shares), at_once)]
+            groups = [torch.cat(part) for part in parts]
+            runs = [[len(own) for own in part] for part in parts]
+        numbers = [keys % self.num_samples for keys in groups] if self.sampling == "balanced" else groups
         update = start
-        for run, keys, (pixels, own_targets) in zip(runs, groups, self.samples.fetch(epoch, groups), strict=True):
-            images, targets = self._prepare(epoch, keys, pixels, own_targets)
-            sizes = [len(one) for one in run]
-            for batch in map(Batch, images.split(sizes), targets.split(sizes), (keys % self.num_samples).split(sizes)):
+        fetched = self.samples.fetch(epoch, groups, numbers)
+        for sizes, keys, ids, (pixels, own_targets) in zip(runs, groups, numbers, fetched, strict=True):
+            images, targets = self._prepare(epoch, keys, ids, pixels, own_targets)
+            for batch in map(Batch, images.split(sizes), targets.split(sizes), ids.split(sizes)):
                 yield batch if self.mixture is None else self._mixed(batch, epoch, update, lead)
                 update += 1
+
+    def _sizes(self, num_samples: int) -> list[int]:
+        """Those of the batches that so many samples, in a row, make."""
+        full, rest = divmod(num_samples, self.batch_size)
+        return [self.batch_size] * full + [rest] * bool(rest)
 
     def _order(self, epoch: int) -> Tensor:
         if self.seed is None or self.sampling == "as_it_comes":
@@ -108,9 +126,11 @@ class Batches:
         return epoch_order(self.num_samples, self.seed, epoch)
 
     @torch.no_grad()
-    def _prepare(self, epoch: int, keys: Tensor, images: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
-        on_device = keys.to(self.device, non_blocking=True)
+    def _prepare(
+        self, epoch: int, keys: Tensor, ids: Tensor, images: Tensor, targets: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         if self.augment and self.seed is not None:
+            on_device = keys.to(self.device, non_blocking=True)
             widths = [augmentation.num_draws for augmentation in self.augment]
             chances = draws(self.seed, epoch, on_device, sum(widths)).split(widths, 1)
             on_host = chances
@@ -119,7 +139,7 @@ class Batches:
             for augmentation, here, there in zip(self.augment, chances, on_host, strict=True):
                 images = augmentation(images, there if getattr(augmentation, "host_draws", False) else here)
         if targets is None:
-            targets = self.samples.targets.index_select(0, on_device % self.num_samples)
+            targets = self.samples.targets.index_select(0, ids.to(self.device, non_blocking=True))
         return self.preprocess(images), targets
 
     @torch.no_grad()

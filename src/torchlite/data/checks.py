@@ -87,6 +87,16 @@ def class_names(names: Sequence[str] | None, num_classes: int) -> list[str] | No
     return list(names)
 
 
+def lone_sample(smallest: int, num_samples: int, batch_size: int) -> None:
+    if smallest == 1 and batch_size > 1:
+        log.warning(
+            "the last of the batches that %d training samples make has 1 sample, which batch normalization may not be "
+            "able to use: set data.drop_last=true, or data.batch_size=%d.",
+            num_samples,
+            next((size for size in range(batch_size - 1, 1, -1) if num_samples % size != 1), batch_size + 1),
+        )
+
+
 def fills_a_batch(num_samples: int, batch_size: int, drop_last: bool) -> None:
     if num_samples >= batch_size:
         return

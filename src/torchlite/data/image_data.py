@@ -112,6 +112,7 @@ class ImageData:
         self.train = Batches(
             made["train"], batch_size, finish, device, seed, augmentations, drop_last, mixture, num_classes, read.order
         )
+        checks.lone_sample(self.train.smallest, self.train.num_samples, batch_size)
         self.val, self.test = (
             Batches(made[name], eval_batch_size, finish, device) if name in made else None for name in ("val", "test")
         )

@@ -20,10 +20,13 @@ class Samples(Protocol):
 
     targets: Tensor  # int64 [N], on the model's device
 
-    def fetch(self, epoch: int, groups: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor | None]]:
+    def fetch(
+        self, epoch: int, groups: Sequence[Tensor], ids: Sequence[Tensor]
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
         """For each group of keys (int64, CPU) in turn its images, uint8 [B, C, H, W], on the model's device.
 
-        With them targets, where a `collate_fn` made its own; else None.
+        `ids` are the keys without what counts repetitions. With images come targets where a `collate_fn` or a stream
+        made them, else None.
         """
         ...
 
@@ -51,10 +54,12 @@ class InMemory:
         ids = ids.to(self.images.device)
         return InMemory(self.images, self.targets[ids], ids if self.rows is None else self.rows[ids])
 
-    def fetch(self, epoch: int, groups: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor | None]]:
-        for keys in groups:
-            ids = keys.to(self.images.device, non_blocking=True) % len(self.targets)
-            yield self.images.index_select(0, ids if self.rows is None else self.rows.index_select(0, ids)), None
+    def fetch(
+        self, epoch: int, groups: Sequence[Tensor], ids: Sequence[Tensor]
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        for own in ids:
+            own = own.to(self.images.device, non_blocking=True)
+            yield self.images.index_select(0, own if self.rows is None else self.rows.index_select(0, own)), None
 
     def batches_at_once(self, batch_size: int) -> int:
         return max(1, VALUES_AT_ONCE // (self.images[0].numel() * batch_size))
@@ -86,7 +91,9 @@ class Loaded:
         if num_workers:
             self.workers = Workers(reader, num_workers, start_method, keep, pin=device.type == "cuda")
 
-    def fetch(self, epoch: int, groups: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor | None]]:
+    def fetch(
+        self, epoch: int, groups: Sequence[Tensor], ids: Sequence[Tensor]
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
         requests = [(epoch, keys.numpy()) for keys in groups]
         answers = self.workers.answers(requests) if self.workers else map(self.reader.__getitem__, requests)
         freed = 0
