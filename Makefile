@@ -33,6 +33,7 @@ bench: $(STAMP)
 	$(VENV_PYTHON) -m benchmarks.startup
 	$(VENV_PYTHON) -m benchmarks.update_cost
 	$(VENV_PYTHON) -m benchmarks.input
+	$(VENV_PYTHON) -m benchmarks.checkpointing
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,8 +15,8 @@ T = TypeVar("T")
 def interleave(ours: Callable[[], T], bare: Callable[[], T], rounds: int) -> list[tuple[T, T]]:
     """Both sides' own measurements, (ours, bare) for each round.
 
-    They take turns, and turns at going first, since a machine drifts by tens of percent. One run of each beforehand warms
-    up and is thrown away.
+    They take turns, and turns at going first, since a machine drifts by tens of percent. One run of each beforehand
+    warms up and is thrown away.
     """
     if rounds < 5:
         raise ValueError(f"{rounds} rounds are too few for a median; take 5 or more")

@@ -1,7 +1,9 @@
 """What every test may lean on: commands run as a user types them, and hypothesis without time limits."""
 
 import os
+import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +19,7 @@ USER_ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "T
 # Two test workers share two cores, and a fixed loss sequence needs a fixed number of threads: tests that compute in
 # this process use one. Commands get the environment as it was.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.pop("TORCHLITE_DATA", None)
 
 settings.register_profile("here", deadline=None)
@@ -78,6 +81,40 @@ def tiny(command: Command) -> Command:
 
     def run(*overrides: str, **keywords: object) -> Finished:
         return command("train.py", "trainer=smoke", *overrides, **keywords)
+
+    return run
+
+
+Typed = Callable[..., Finished]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """`typed("optimizer=sgd", "-m")`: what `python train.py …` does, in this process, from an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Finished:
+        monkeypatch.setattr(sys, "argv", [str(ROOT / "train.py"), *words])
+        capsys.readouterr()
+        code = 0
+        try:
+            runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return Finished(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """`stopped(7, "seed=1")`: the run is sent SIGTERM when update 7 is applied; None: it is not."""
+
+    def run(update: int | None, *words: str, number: int = signal.SIGTERM) -> Finished:
+        monkeypatch.setenv("STOP_AT", str(update or -1))
+        monkeypatch.setenv("SIGNAL", str(int(number)))
+        return typed(*words, "+callbacks.signal._target_=tests.strangers.Signal")
 
     return run
 

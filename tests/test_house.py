@@ -12,12 +12,25 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LEAVES = {"data", "models", "optim", "tasks", "metrics", "callbacks", "randomness"}
-MIDDLE = {"config", "build", "record", "checkpoint", "trainer", "annotations", "provenance"}
+LOOP = {
+    "trainer",
+    "update",
+    "machine",
+    "checkpoint",
+    "progress",
+    "stopping",
+}  # never sees Hydra, files of config or what builds from them
+COMPOSING = {"config", "check", "build", "annotations", "mistakes", "resume"}
+MIDDLE = LOOP | COMPOSING | {"record", "provenance", "naming"}
 TOOLS = {"diagnose", "export", "compare", "reproduce", "sweep"}
 ROOMS = LEAVES | MIDDLE | TOOLS | {"run", "errors"}
 BETWEEN_LEAVES = {("tasks", "metrics"), ("data", "randomness")}
 LEAF_LIBRARIES = {"torch", "torchvision", "timm", "numpy", "PIL"} | set(sys.stdlib_module_names)
-EXTRA_LIBRARIES = {"callbacks": {"rich"}, "data": {"filelock", "simplejpeg", "webdataset"}}  # progress, locks, two extras
+EXTRA_LIBRARIES = {
+    "callbacks": {"rich", "mlflow"},
+    "data": {"filelock", "simplejpeg", "webdataset"},
+    "models": {"safetensors"},
+}  # the plan's own words for progress and for locks
 HYDRA = {"hydra", "omegaconf"}
 HYDRA_ROOMS = re.compile(r"^(train\.py|diagnose\.py|src/torchlite/(config\.py|build\.py|sweep/.*)|tests/.*)$")
 BAD_FILES = re.compile(r"^(utils?|helpers?|common|misc|base|managers?|wrappers?|factory|registry)(\.py)?$")
@@ -60,7 +73,7 @@ def may_lean(room: str, on: str) -> bool:
     if room in LEAVES:
         return (room, on) in BETWEEN_LEAVES
     if room in MIDDLE:
-        return on in LEAVES | (MIDDLE - {"config", "build"} if room == "trainer" else MIDDLE)
+        return on in LEAVES | (MIDDLE - COMPOSING if room in LOOP else MIDDLE)
     if room == "run":
         return on in LEAVES | MIDDLE
     return room in TOOLS

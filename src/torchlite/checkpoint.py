@@ -1,47 +1,201 @@
-"""Checkpoints that are whole or not there: written aside, synced, renamed; read back only if every byte is as written."""
+"""Checkpoints that are whole or not there: written aside, synced, renamed; read back only if every byte is as written.
 
+A run's `checkpoints/` holds `last.pt` (all that is needed to go on), `previous.pt` (the one before, should `last.pt` be
+damaged), `best.pt` (the weights that scored best; `best.safetensors` has them alone) and, when asked for, `epoch-0005.pt` and
+so on. All hold tensors and plain types only and open with `torch.load(path, weights_only=True)`, which is the only way they
+are ever opened.
+"""
+
+import logging
 import os
+import random
+import threading
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from torchlite.errors import UserError
 
+log = logging.getLogger("torchlite")
 
-def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` (tensors and plain types) to `path`; whatever happens meanwhile, `path` holds the old or the new state.
 
-    torch.save stores a CRC-32 for every tensor and for the structure; `load` checks them.
+def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None:
+    """Write `state` to `path`; whatever happens meanwhile, `path` holds the old or the new state, whole.
+
+    torch.save stores a CRC-32 for every tensor and for the structure, which `load` checks. With `keep_previous` the old
+    file stays beside it as `previous.pt`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.partial")  # one name per target, so a kill leaves one leftover, not many
-    with open(aside, "wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(aside, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep_previous and path.exists():
+            linked = path.with_name(".previous.pt.partial")
+            linked.unlink(missing_ok=True)
+            os.link(path, linked)  # no moment without a whole last.pt
+            os.replace(linked, path.with_name("previous.pt"))
+        os.replace(aside, path)
+        _sync_directory(path.parent)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        aside.unlink(missing_ok=True)
+        raise OSError(
+            f"could not write the checkpoint {path}: {error}. The one before is whole: make room, then go on with "
+            f"resume={path.parent.parent}"
+        ) from error
+
+
+def save_safetensors(path: Path, weights: dict[str, Tensor]) -> None:
+    """Write weights alone, for use elsewhere; replaced in one step."""
+    from safetensors.torch import save_file
+
+    aside = path.with_name(f".{path.name}.partial")
+    # safetensors refuses tensors that share memory, as tied weights do: each gets its own
+    save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, aside)
     os.replace(aside, path)
-    _sync_directory(path.parent)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The state saved at `path`, on the CPU. Raises UserError for a missing, damaged or foreign file; runs no code from it."""
+    """The state saved at `path`, on the CPU. Raises UserError for a missing, damaged or foreign file; runs nothing in it."""
     if not path.is_file():
         raise UserError(f"There is no checkpoint {path}.")
-    damaged = UserError(f"The checkpoint {path} is damaged or is no checkpoint of ours.")
+    damaged = f"The checkpoint {path} is damaged, or is no checkpoint of ours"
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.testzip() is not None:
-                raise damaged
+                raise UserError(f"{damaged}.")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except UserError:
         raise
     except Exception as error:  # zipfile, pickle and torch each have their own way to say "not readable"
-        raise damaged from error
-    if not isinstance(state, dict) or "model" not in state:
+        raise UserError(f"{damaged}.") from error
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise UserError(f"{path} holds no weights under the key `model`, so it is no checkpoint of ours.")
     return state
+
+
+def candidates(directory: Path) -> list[Path]:
+    """The checkpoints of a run that hold everything to go on, newest first."""
+    numbered = sorted(directory.glob("epoch-*.pt"), reverse=True)
+    return [path for path in (directory / "last.pt", directory / "previous.pt", *numbered) if path.exists()]
+
+
+def newest(directory: Path) -> dict[str, Any] | None:
+    """The newest whole state of a run, or None when it has none yet; says so when a damaged one is passed over.
+
+    Raises UserError when there are checkpoints and none can be read.
+    """
+    damaged = []
+    for path in candidates(directory):
+        try:
+            state = load(path)
+        except UserError as error:
+            damaged.append(path)
+            log.warning(f"{error} Going on to the one before.")
+            continue
+        if damaged:
+            log.warning(f"going on from {path}, at update {state['progress']['update']}")
+        return state
+    if damaged:
+        raise UserError(f"No checkpoint in {directory} can be read; start the run again without resume.")
+    return None
+
+
+class Writer:
+    """Writes checkpoints in a thread of its own: the loop waits for a copy in memory, not for the disk."""
+
+    def __init__(self, keep_epochs: int | None = None) -> None:
+        self.keep_epochs = keep_epochs
+        self._thread: threading.Thread | None = None
+        self._failure: OSError | None = None
+        self._tensors: list[Tensor] = []  # of the latest snapshot
+
+    def save(self, jobs: dict[Path, dict[str, Any]]) -> None:
+        """Write states in the order given, after those given before. Raises the OSError of an earlier, failed write."""
+        self.wait()
+        copies, self._tensors = snapshot(jobs, self._tensors)
+        self._thread = threading.Thread(target=self._write, args=(copies,), name="checkpoint writer")
+        self._thread.start()
+
+    def _write(self, jobs: dict[Path, dict[str, Any]]) -> None:
+        try:
+            for path, state in jobs.items():
+                save(path, state, keep_previous=path.name == "last.pt")
+                self._drop_old(path)
+        except OSError as error:
+            self._failure = error
+
+    def _drop_old(self, path: Path) -> None:
+        if self.keep_epochs is not None and path.name.startswith("epoch-"):
+            for old in sorted(path.parent.glob("epoch-*.pt"))[: -self.keep_epochs]:
+                old.unlink()
+
+    def wait(self) -> None:
+        """Return when everything is on disk; raises the OSError of a write that failed."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+
+def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Tensor]]:
+    """A copy on the CPU that later updates do not change, and its tensors; one met twice is copied once.
+
+    Args:
+        old: the tensors of a snapshot that is no longer needed: their memory is used again where it fits, which spares the
+            kernel from handing out fresh pages and makes the copy several times faster.
+    """
+    copies: dict[int, Tensor] = {}
+    spare: dict[Any, list[Tensor]] = {}
+    for tensor in old or []:
+        spare.setdefault((tensor.shape, tensor.dtype, tensor.stride()), []).append(tensor)
+
+    def copy(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if id(value) not in copies:
+                fitting = spare.get((value.shape, value.dtype, value.stride()))  # an optimizer needs its strides back
+                target = fitting.pop() if fitting else torch.empty_like(value, device="cpu", requires_grad=False)
+                copies[id(value)] = target.copy_(value.detach())
+            return copies[id(value)]
+        if isinstance(value, dict):
+            return {key: copy(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(copy(item) for item in value)
+        return value
+
+    return copy(state), list(copies.values())
+
+
+def generators() -> dict[str, Any]:
+    """The state of Python's, numpy's and torch's generators, as plain types and tensors."""
+    name, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
+    state = {
+        "python": random.getstate(),
+        "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), int(position), int(has_gauss), float(gauss)],
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_generators(state: dict[str, Any]) -> None:
+    """Put all generators where `generators` found them."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
 
 
 def _sync_directory(directory: Path) -> None:

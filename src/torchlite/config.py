@@ -1,43 +1,42 @@
 """A composed config in plain Python: what was typed, what it means, which run it is. Knows Hydra, never torch."""
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
 import json
 import os
-import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
 from torchlite import mistakes
-from torchlite.annotations import closest, fits, shown
+from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.naming import run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
-ROOT_KEYS: dict[str, Any] = {  # with the type each must have
-    "seed": int,
-    "name": str | None,
-    "data_dir": str,
-    "resume": str | None,
-    "dry_run": bool,
-    "fail_fast": bool,
-}
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
 NOT_IDENTITY = ("data_dir", "name", "resume", "dry_run", "fail_fast", "data.num_workers", "trainer.log_every_updates")
+LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "TensorBoard", "Histograms", "MLflow")]
+_command = ""  # as typed, before `for_each_job`
 _ENVIRONMENT = "\x00from the environment\x00"
 
 
@@ -47,11 +46,13 @@ class Composed:
 
     config: dict[str, Any]  # every interpolation resolved
     record: dict[str, Any]  # the same, but what comes from the environment stays an interpolation: no secret on disk
-    identity: str  # 8 hex digits: equal for two configs that compute the same
+    identity: str  # 12 hex digits: equal for two configs that compute the same
     overrides: tuple[str, ...]  # as typed
     choices: dict[str, str | None]  # {"optimizer": "sgd", …}
     name: str  # given or made of the words typed
     sweep_directory: Path | None = None  # of a job of a sweep
+    command: str = ""  # as typed
+    trusted: tuple[str, ...] | None = None  # the user's modules it may name; None: any, since it was typed here
 
 
 def composed(cfg: DictConfig) -> Composed:
@@ -59,19 +60,39 @@ def composed(cfg: DictConfig) -> Composed:
     hydra = HydraConfig.get()
     sweep = Path(hydra.sweep.dir).resolve() if hydra.mode == RunMode.MULTIRUN else None
     try:
-        return plain(cfg, dict(hydra.runtime.choices), list(hydra.overrides.task), sweep)
+        made = plain(cfg, dict(hydra.runtime.choices), as_typed(hydra.overrides.task), sweep)
+        return dataclasses.replace(made, command=_command or shlex.join(sys.argv))
     except UserError as error:
         raise SystemExit(refuse(str(error))) from None  # anything else Hydra would decorate
 
 
-def plain(cfg: DictConfig, choices: dict[str, Any], overrides: list[str], sweep_directory: Path | None = None) -> Composed:
+def recorded(facts: dict[str, Any], here: Composed) -> Composed:
+    """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
+    cfg = OmegaConf.create(facts["config"])
+    assert isinstance(cfg, DictConfig)
+    if any(word.startswith("data_dir=") for word in here.overrides):
+        cfg.data_dir = here.config["data_dir"]
+    then = plain(cfg, facts["options"], facts["overrides"])
+    return dataclasses.replace(then, name=facts["name"], identity=facts["identity"], command=here.command, trusted=())
+
+
+def as_typed(overrides: Any) -> list[str]:
+    """The words as they stand; merely looping over them would resolve what a word refers to, secrets included."""
+    words = OmegaConf.to_container(overrides, resolve=False)
+    assert isinstance(words, list)
+    return [str(word) for word in words]
+
+
+def plain(
+    cfg: DictConfig, choices: dict[str, Any], overrides: list[str], sweep_directory: Path | None = None
+) -> Composed:
     """The same for any composed config, less its `hydra` node. Raises UserError for wrong root keys, all in one message."""
     choices = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     resolved = resolve(cfg)
-    problems = check_root(resolved)
+    problems = mistakes.wrong_roots(resolved, GROUPS)
     if problems:
         raise UserError("\n".join(problems))
-    name = sweep_directory.name if sweep_directory else default_name(choices, overrides)
+    name = sweep_directory.name if sweep_directory else run_name(choices, overrides, GROUPS)
     return Composed(
         config=resolved,
         record=without_secrets(cfg),
@@ -83,6 +104,14 @@ def plain(cfg: DictConfig, choices: dict[str, Any], overrides: list[str], sweep_
     )
 
 
+def without_hydra(cfg: DictConfig) -> DictConfig:
+    """A copy of a composed config less Hydra's own node."""
+    copied = copy.deepcopy(cfg)
+    with open_dict(copied):
+        copied.pop("hydra", None)
+    return copied
+
+
 def resolve(cfg: DictConfig) -> dict[str, Any]:
     """Plain dicts, lists and scalars. Raises UserError for an interpolation that leads nowhere or a `???` left open."""
     try:
@@ -92,24 +121,6 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
         raise UserError(f"{error.full_key}: {first_line}. Give it a value: {error.full_key}=…") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def check_root(config: dict[str, Any]) -> list[str]:
-    """What is wrong with the root keys, a line each."""
-    problems = []
-    for key, value in config.items():
-        if key in ROOT_KEYS:
-            if not fits(value, ROOT_KEYS[key]):
-                problems.append(f"{key}={value}: {shown(ROOT_KEYS[key])} is wanted, not {shown(type(value))}.")
-        elif key not in GROUPS:
-            problems.append(f"{key}: no such key.{closest(key, (*ROOT_KEYS, *GROUPS))}")
-    for group in GROUPS:
-        if not isinstance(config.get(group), dict):
-            problems.append(f"{group}: an option is required; `--help` lists them.")
-    name = config.get("name")
-    if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
-        problems.append(f"name={name}: letters, digits, `.`, `_` and `-` only, at most 100, since it names a directory.")
-    return problems
 
 
 def without_secrets(cfg: DictConfig) -> dict[str, Any]:
@@ -151,7 +162,7 @@ def _leaf(parent: Any, key: Any) -> Any:
 
 
 def identity(cfg: DictConfig) -> str:
-    """8 hex digits over what is computed: the resolved config less `NOT_IDENTITY`."""
+    """12 hex digits over what is computed: the resolved config less `NOT_IDENTITY` and the callbacks that only log."""
     copied = copy.deepcopy(cfg)
     OmegaConf.set_struct(copied, False)
     copied.data_dir = "<data_dir>"  # also where other keys refer to it
@@ -162,19 +173,20 @@ def identity(cfg: DictConfig) -> str:
         for parent in parents:
             node = node.get(parent) or {}
         node.pop(last, None)
-    text = json.dumps(plain, sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    for name, node in list((plain["callbacks"] or {}).items()):
+        if node is None or (isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS):
+            del plain["callbacks"][name]
+    text = json.dumps(_canonical(plain), sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def default_name(choices: dict[str, str | None], overrides: list[str], swept: frozenset[str] = frozenset()) -> str:
-    """A readable name of the words that are fixed: the experiment, or data and model, then other groups that were typed."""
-    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
-    words = [choices["experiment"]] if choices.get("experiment") and "experiment" not in swept else []
-    first = () if words else ("data", "model")
-    for group in (*first, *(g for g in GROUPS if g in typed and g not in first)):
-        if group not in swept and choices.get(group):
-            words.append(choices[group])
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(str(word) for word in words))[:100] or "sweep"
+def _canonical(value: Any) -> Any:
+    """The same value however it was typed: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # Running under Hydra, and putting its refusals into plain words
@@ -183,9 +195,14 @@ def default_name(choices: dict[str, str | None], overrides: list[str], swept: fr
 def command(main: Callable[[], Any]) -> int:
     """Run a `hydra.main` function; the exit code. A user's mistake ends in a short message, all wrong words at once."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing, and `explain` can say more
+    # Threads that wait by spinning slow a machine with anything else on it tenfold (measured); read when torch is loaded
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a model of yours can be a file beside you
+    global _command
+    _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:
+        sys.argv[1:] = for_each_job(sys.argv[1:])
         main()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -196,6 +213,35 @@ def command(main: Callable[[], Any]) -> int:
             return FAULT
         return refuse("\n".join(problems) or _short(error))
     return 0
+
+
+def for_each_job(arguments: list[str]) -> list[str]:
+    """The words of a sweep, with values inside a swept group left to the jobs.
+
+    Hydra first composes a sweep with the group's default option, which may lack the key: `-m optimizer=sgd,rmsprop
+    optimizer.momentum=0.8` would be refused because adamw has no momentum. A choice of one is not composed until then.
+    """
+    flags = [word for word in arguments if word in ("-m", "--multirun")]
+    if not flags:
+        return arguments
+    arguments = [*flags, *(word for word in arguments if word not in flags)]  # argparse takes no flag between the words
+    parser = OverridesParser.create()
+    parsed = {}
+    for text in arguments:
+        with contextlib.suppress(HydraException):
+            parsed[text] = parser.parse_override(text)
+    swept = {override.key_or_group for override in parsed.values() if override.is_sweep_override()} & {
+        *GROUPS,
+        "experiment",
+    }
+
+    def held(text: str) -> str:
+        key, equals, value = text.partition("=")
+        inside = key.split(".")[0] in swept or ("experiment" in swept and key not in GROUPS)
+        plain = text in parsed and "." in key and not parsed[text].is_sweep_override()
+        return f"{key}=choice({value})" if plain and inside and value else text
+
+    return [held(text) for text in arguments]
 
 
 def refuse(message: str) -> int:
@@ -211,34 +257,44 @@ def _short(error: Exception) -> str:
 
 def explain(arguments: list[str], sweep: bool | None = None) -> list[str]:
     """What is wrong with the words on a command line, a line each; empty when every word is one we know."""
-    from hydra._internal.utils import get_args_parser
-
     parsed = get_args_parser().parse_args(arguments)
-    extra = [f"hydra.searchpath=[file://{os.path.abspath(parsed.config_dir)}]"] if parsed.config_dir else []
+    if parsed.config_dir and not os.path.isdir(parsed.config_dir):
+        return [f"--config-dir {parsed.config_dir}: there is no such directory."]
+    search_path = create_config_search_path(str(CONF))
+    if parsed.config_dir:
+        place = SearchPathQuery(provider="schema", path=None)
+        search_path.prepend("command-line", f"file://{os.path.abspath(parsed.config_dir)}", place)
+    running = GlobalHydra.instance().hydra  # in a sweep's planning Hydra goes on after this
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        compose("config", extra)  # so that the loader knows the user's own directory
-        problems: list[str] = []
-        overrides: list[Override] = []
-        for text in parsed.overrides:
-            try:
-                overrides.append(OverridesParser.create(loader).parse_override(text))
-            except HydraException:  # the parser's, or the lexer's own
-                problems.append(mistakes.unreadable(text))
-        known = {group: sorted(loader.get_group_options(group)) for group in loader.list_groups("")}
-        groups = {group: options for group, options in known.items() if group != "hydra"}
-        good = list(extra)
-        for override in overrides:
-            wrong = list(mistakes.wrong_choice(override, groups, parsed.multirun if sweep is None else sweep, GROUPS))
-            problems += wrong
-            if not wrong and override.key_or_group in groups and not override.is_delete():
-                good.append(f"{override.key_or_group}={mistakes.values(override)[0]}")
+    loader = Hydra.create_main_hydra2("train", search_path).config_loader
+    try:
+        return _wrong_words(parsed.overrides, loader, parsed.multirun if sweep is None else sweep)
+    finally:
+        GlobalHydra.instance().clear()
+        if running is not None:
+            GlobalHydra.instance().initialize(running)
+
+
+def _wrong_words(words: list[str], loader: ConfigLoader, sweep: bool) -> list[str]:
+    problems: list[str] = []
+    overrides: list[Override] = []
+    for text in words:
         try:
-            cfg = OmegaConf.to_container(compose("config", good), resolve=False)
-        except HydraException as error:
-            return [*problems, _short(error)]
-        for override in overrides:
-            if override.key_or_group not in groups:
-                problems += mistakes.wrong_key(override, cfg, groups)
+            overrides.append(OverridesParser.create(loader).parse_override(text))
+        except HydraException:  # the parser's, or the lexer's own
+            problems.append(mistakes.unreadable(text))
+    groups = {group: sorted(loader.get_group_options(group)) for group in loader.list_groups("") if group != "hydra"}
+    good = []
+    for override in overrides:
+        wrong = list(mistakes.wrong_choice(override, groups, sweep, GROUPS))
+        problems += wrong
+        if not wrong and override.key_or_group in groups and not override.is_delete():
+            good.append(f"{override.key_or_group}={mistakes.values(override)[0]}")
+    try:
+        cfg = OmegaConf.to_container(compose("config", good), resolve=False)
+    except HydraException as error:
+        return [*problems, _short(error)]
+    for override in overrides:
+        if override.key_or_group not in groups:
+            problems += mistakes.wrong_key(override, cfg, groups)
     return list(dict.fromkeys(problems))

@@ -3,11 +3,43 @@
 `override` is always one of Hydra's parsed overrides; `groups` maps each config group to its options.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torchlite.annotations import closest
+from torchlite.annotations import closest, fits, shown
 from torchlite.errors import UserError
+
+ROOT_KEYS: dict[str, Any] = {  # with the type each must have
+    "seed": int,
+    "name": str | None,
+    "data_dir": str,
+    "resume": str | None,
+    "dry_run": bool,
+    "fail_fast": bool,
+}
+
+
+def wrong_roots(config: dict[str, Any], groups: Sequence[str]) -> list[str]:
+    """What is wrong with the root keys, a line each."""
+    problems = []
+    for key, value in config.items():
+        if key in ROOT_KEYS:
+            if not fits(value, ROOT_KEYS[key]):
+                problems.append(f"{key}={value}: {shown(ROOT_KEYS[key])} is wanted, not {shown(type(value))}.")
+        elif key not in groups:
+            problems.append(f"{key}: no such key.{closest(key, (*ROOT_KEYS, *groups))}")
+    if fits(config.get("seed"), int) and not -(2**63) <= config["seed"] < 2**63:
+        problems.append(f"seed={config['seed']}: give a whole number of at most 63 bits.")
+    for group in groups:
+        if not isinstance(config.get(group), dict):
+            problems.append(f"{group}: an option is required; `--help` lists them.")
+    name = config.get("name")
+    if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
+        problems.append(
+            f"name={name}: letters, digits, `.`, `_` and `-` only, at most 100, since it names a directory."
+        )
+    return problems
 
 
 def unreadable(text: str) -> str:
@@ -53,6 +85,8 @@ def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -
             known = sorted({*known, *(groups if depth == 0 else ())})
             path = ".".join(parts[:depth])
             near = closest(part, known)
+            if depth == 0 and len(parts) == 1 and (inside := _leaf_paths(config, part)):
+                near = f" Did you mean {inside[0]}?"
             if near and path:
                 near = near.replace("mean ", f"mean {path}.")
             elif not near:
@@ -62,8 +96,20 @@ def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -
         node = node[part]
 
 
+def _leaf_paths(config: Any, key: str, path: str = "") -> list[str]:
+    """Where a key of that name stands in the config, the shallowest first."""
+    found = []
+    for name, value in config.items() if isinstance(config, dict) else ():
+        if name == key and path:
+            found.append(f"{path}.{name}")
+        found += _leaf_paths(value, key, f"{path}.{name}" if path else str(name))
+    return sorted(found, key=lambda place: place.count("."))
+
+
 def _addable(override: Any, node: Any) -> str | None:
     """How to give a key that the yaml leaves out but what it names takes."""
+    if override.key_or_group.startswith("callbacks."):
+        return f" To add a callback put + before it: +{override.input_line}"
     target = node.get("_target_") if isinstance(node, dict) else None
     if not isinstance(target, str):
         return None

@@ -6,7 +6,9 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ def git_state() -> tuple[dict[str, Any], str]:
     if top is None or commit is None:
         return {"commit": None, "source_sha256": _source_hash()}, ""
     patch = _patch(Path(top.strip()))
-    return {"commit": commit.strip(), "dirty": bool(patch)}, patch
+    dirty = None if patch is None else bool(patch)  # None: git did not say
+    return {"commit": commit.strip(), "dirty": dirty}, patch or ""
 
 
 def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
@@ -42,11 +45,11 @@ def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
-def _patch(top: Path) -> str:
+def _patch(top: Path) -> str | None:
     """The difference to HEAD, made through a copy of the index so that the user's own is not touched."""
     status = _git(top, "status", "--porcelain", "--untracked-files=normal")
     if not status:
-        return ""
+        return status
     index = _git(top, "rev-parse", "--git-path", "index")
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "index"
@@ -56,7 +59,13 @@ def _patch(top: Path) -> str:
         names = [name for name in new.split("\0") if name]
         if names:
             _git(top, "add", "--intent-to-add", "--", *names, GIT_INDEX_FILE=str(copy))
-        return _git(top, "diff", "--binary", "HEAD", GIT_INDEX_FILE=str(copy)) or ""
+        plain = (
+            "--no-color",
+            "--no-ext-diff",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+        )  # whatever the user's git is set to
+        return _git(top, "diff", "--binary", *plain, "HEAD", GIT_INDEX_FILE=str(copy))
 
 
 def _source_hash() -> str:
@@ -64,6 +73,36 @@ def _source_hash() -> str:
     for path in sorted(SOURCE.rglob("*.py")):
         digest.update(path.relative_to(SOURCE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def modules(config: dict[str, Any]) -> dict[str, tuple[dict[str, str], str]]:
+    """The files of one's own that a config names, `{module: ({"file", "sha256"}, text)}`: what git here does not know of.
+
+    Modules of installed packages and of this repository are left out; those a named module imports are not followed.
+    """
+    found = {}
+    for target in _targets(config):
+        parts = target.split(".")
+        loaded = next((m for cut in range(len(parts), 0, -1) if (m := sys.modules.get(".".join(parts[:cut])))), None)
+        file = getattr(loaded, "__file__", None)
+        if loaded is None or file is None or "site-packages" in file or Path(file).is_relative_to(SOURCE.parents[1]):
+            continue
+        if loaded.__name__.partition(".")[0] not in sys.stdlib_module_names:
+            text = Path(file).read_text(encoding="utf-8", errors="replace")
+            digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+            found[loaded.__name__] = ({"file": file, "sha256": digest}, text)
+    return found
+
+
+def _targets(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("_target_"), str):
+            yield value["_target_"]
+        for item in value.values():
+            yield from _targets(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _targets(item)
 
 
 def packages() -> dict[str, str]:

@@ -91,13 +91,24 @@ def seed_everything(seed: int) -> None:
 def set_determinism(enabled: bool) -> None:
     """Turn PyTorch's determinism on or off, everywhere it has a switch; call before the first CUDA operation.
 
-    On: deterministic algorithms (an operation that has none warns and goes on), no cuDNN benchmark, no TF32. Uninitialized memory
-    is not filled, since nothing here reads it and filling costs a small CNN 20 %.
+    On: deterministic algorithms (an operation that has none warns and goes on), no cuDNN benchmark, no TF32. Uninitialized
+    memory is not filled, since nothing here reads it and filling costs a small CNN 20 %.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; cuBLAS is not deterministic without
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+    )  # read when CUDA starts; cuBLAS is not deterministic without
     torch.use_deterministic_algorithms(enabled, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = enabled
     torch.backends.cudnn.benchmark = not enabled
     torch.backends.cuda.matmul.allow_tf32 = not enabled
     torch.backends.cudnn.allow_tf32 = not enabled
+
+
+def determinism() -> dict[str, bool]:
+    """How the switches of `set_determinism` stand, for the record."""
+    return {
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "tf32": torch.backends.cuda.matmul.allow_tf32,
+    }

@@ -3,6 +3,7 @@
     config.yaml     the config, for people
     run.json        what ran: identity, choices, overrides, config, command, code, packages, hardware, data; written once
     source.patch    uncommitted changes to the code, when there are any
+    modules/        files of your own that the config names, when they lie outside this repository
     metrics.jsonl   a line per logged update and per epoch
     result.json     status, best, last and test scores, seconds, failure
     train.log       what the terminal showed, and the traceback of a failure
@@ -16,22 +17,27 @@ import json
 import logging
 import math
 import os
+import platform
 import re
-import shlex
-import sys
+import shutil
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import filelock
+import yaml
 from rich.console import Console
 
 from torchlite import provenance
 from torchlite.errors import UserError
+from torchlite.naming import job_name
+from torchlite.stopping import Stopped
 
 log = logging.getLogger("torchlite")
+LOCK = ".lock"
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 
 
@@ -43,22 +49,44 @@ class Record:
         self.config = config
         self.config_json = json.dumps(config)
         self.console = Console(highlight=False, soft_wrap=True)
-        self.result: dict[str, Any] = {"status": RUNNING}
-        self._lock = filelock.FileLock(directory / ".lock", blocking=False)
+        self.result: dict[str, Any] = {"status": RUNNING, "process": os.getpid(), "host": platform.node()}
+        self.seconds_before = 0.0  # spent by attempts that were cut off
         self._metrics: Any = None
 
     @contextlib.contextmanager
-    def open(self) -> Iterator["Record"]:
-        """Hold the directory while the run lives, and write down how it ended; exceptions go on to the caller."""
+    def hold(self) -> Iterator["Record"]:
+        """Keep the directory from every other process; a lock goes with its process, however that ends."""
+        lock = filelock.FileLock(self.directory / LOCK, blocking=False)
         try:
-            self._lock.acquire()
+            lock.acquire()
         except filelock.Timeout as error:
-            raise UserError(f"{self.directory} is being written by another run; wait for it or stop it.") from error
-        started = time.perf_counter()
-        self._metrics = open(self.directory / "metrics.jsonl", "a", buffering=1, encoding="utf-8")  # noqa: SIM115
-        self._write_result()
+            process = read_result(self.directory).get("process", "unknown")
+            raise UserError(
+                f"{self.directory} is being written by process {process}; wait for it or stop it."
+            ) from error
         try:
-            with self._logging():
+            yield self
+        finally:
+            lock.release()
+
+    @contextlib.contextmanager
+    def open(self, num_lines: int | None = None) -> Iterator["Record"]:
+        """Write while the run lives, and write down how it ended; exceptions go on to the caller.
+
+        Args:
+            num_lines: lines of metrics.jsonl to keep and go on after; None begins anew and clears what is there.
+        """
+        started = time.perf_counter()
+        kept = self._kept_lines(num_lines)
+        if num_lines is None:
+            self._clear()
+        self._metrics = open(self.directory / "metrics.jsonl", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
+        self._metrics.writelines(kept)
+        self._write_result()
+        if num_lines is None:
+            self._describe_code()
+        try:
+            with self._logging(), warnings.catch_warnings():  # so that a warning of an earlier job is given again
                 try:
                     yield self
                     self.result["status"] = FINISHED
@@ -66,15 +94,34 @@ class Record:
                     self._note_failure(error)
                     raise
                 finally:
-                    self.result["seconds"] = round(time.perf_counter() - started, 3)
+                    for name in ("process", "host"):
+                        self.result.pop(name)
+                    self.result["seconds"] = round(self.seconds_before + time.perf_counter() - started, 3)
                     self._write_result()
         finally:
             self._metrics.close()
-            self._lock.release()
+
+    def _kept_lines(self, num_lines: int | None) -> list[str]:
+        if not num_lines:
+            return []
+        lines = (self.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        if len(lines) < num_lines:
+            raise UserError(f"{self.directory}/metrics.jsonl has lost lines, so this run cannot go on; start it again.")
+        return lines[:num_lines]
+
+    def _clear(self) -> None:
+        """Take away what an earlier attempt left that did not get far enough to go on from."""
+        for name in ("tensorboard", "checkpoints", "modules"):
+            shutil.rmtree(self.directory / name, ignore_errors=True)
+        for name in ("run.json", "config.yaml", "source.patch", "train.log"):
+            (self.directory / name).unlink(missing_ok=True)
 
     def _note_failure(self, error: BaseException) -> None:
+        if isinstance(error, Stopped | KeyboardInterrupt | SystemExit):
+            self.result |= {"status": STOPPED, "stopped": str(error) or type(error).__name__}
+            return
         mistake = isinstance(error, UserError)
-        self.result["status"] = STOPPED if isinstance(error, KeyboardInterrupt | SystemExit) else FAILED
+        self.result["status"] = FAILED
         self.result["failure"] = {"type": type(error).__name__, "message": str(error)}
         if not mistake:
             self.result["failure"]["traceback"] = traceback.format_exc()
@@ -84,6 +131,8 @@ class Record:
     @contextlib.contextmanager
     def _logging(self) -> Iterator[None]:
         """Send log messages and warnings to train.log and the terminal, for this run alone."""
+        noted = _Nondeterministic(self.result)
+        logging.getLogger("py.warnings").addHandler(noted)
         file = logging.FileHandler(self.directory / "train.log", encoding="utf-8")
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S"))
         root, terminal = logging.getLogger(), _Terminal(self.console)
@@ -96,6 +145,7 @@ class Record:
             yield
         finally:
             logging.captureWarnings(False)
+            logging.getLogger("py.warnings").removeHandler(noted)
             for handler in (file, terminal):
                 root.removeHandler(handler)
                 handler.close()
@@ -103,17 +153,27 @@ class Record:
 
     # Writing
 
-    def describe(self, facts: dict[str, Any]) -> None:
-        """Write config.yaml, run.json and source.patch; `facts` joins what this room finds out by itself."""
-        code, patch = provenance.git_state()
+    def _describe_code(self) -> None:
+        """Write config.yaml and source.patch before anything can go wrong."""
+        text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
+        (self.directory / "config.yaml").write_text(text, encoding="utf-8")
+        self._code, patch = provenance.git_state()
         if patch:
             (self.directory / "source.patch").write_text(patch, encoding="utf-8", errors="surrogateescape")
+
+    def describe(self, facts: dict[str, Any]) -> None:
+        """Write run.json, once; `facts` joins what this room finds out by itself."""
+        own = provenance.modules(self.config)
+        for name, (_, text) in own.items():
+            path = self.directory / "modules" / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self._code["modules"] = {name: where for name, (where, _) in own.items()}
         everything = {
             **facts,
             "config": self.config,
-            "command": shlex.join([os.path.basename(sys.executable), *sys.argv]),
             "working_directory": os.getcwd(),
-            "code": code,
+            "code": self._code,
             "packages": provenance.packages(),
             "hardware": provenance.hardware(),
         }
@@ -121,8 +181,7 @@ class Record:
 
     def log(self, line: dict[str, float]) -> None:
         """Append a line to metrics.jsonl."""
-        finite = {name: value if math.isfinite(value) else None for name, value in line.items()}  # JSON has no NaN
-        self._metrics.write(json.dumps(finite) + "\n")
+        self._metrics.write(json.dumps(_without_nan(line)) + "\n")
 
     def finish(self, **scores: Any) -> None:
         """Note the run's scores: best, last, test and what else belongs to the result."""
@@ -134,6 +193,22 @@ class Record:
     def checkpoint(self, name: str) -> Path:
         """The path of checkpoint `name`: last, best or epoch-0005."""
         return self.directory / "checkpoints" / f"{name}.pt"
+
+
+class _Nondeterministic(logging.Handler):
+    """Notes in the result which operations PyTorch warned have no deterministic form."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__()
+        self.result = result
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if "does not have a deterministic implementation" in message:
+            operation = message.split(" does not have")[0].rpartition(" ")[2]
+            known = self.result.setdefault("not_deterministic", [])
+            if operation not in known:
+                known.append(operation)
 
 
 class _Terminal(logging.Handler):
@@ -173,19 +248,26 @@ def claim_job(sweep: Path, overrides: Sequence[str], identity: str) -> Path:
     return directory
 
 
+SINGLE_RUN = re.compile(
+    r"\d{8}-\d{6}-"
+)  # how the directory of a single run begins, which may lie beside a sweep's jobs
+
+
 def find(sweep: Path, identity: str) -> Path | None:
     """The directory of the job with this identity, or None."""
-    return next(iter(sorted(sweep.glob(f"*-{identity}"))), None)
+    jobs = sorted(path for path in sweep.glob(f"*-{identity}") if not SINGLE_RUN.match(path.name))
+    return next(iter(jobs), None)
 
 
-def job_name(overrides: Sequence[str], identity: str) -> str:
-    """`sgd_lr-0.1_seed-3-1a2b3c4d`: the words of a job as a directory name of at most 120 plain characters."""
-    words = []
-    for override in overrides:
-        key, _, value = override.lstrip("+~").partition("=")
-        words.append(f"{key.rpartition('.')[2]}-{value}" if "." in key or key in ("seed", "name") else value)
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "_".join(words)).strip("-.")
-    return f"{readable[:110].rstrip('-._') or 'default'}-{identity}"
+def is_locked(directory: Path) -> bool:
+    """Whether a living process holds this run directory."""
+    lock = filelock.FileLock(directory / LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        return True
+    lock.release()
+    return False
 
 
 def read_result(directory: Path) -> dict[str, Any]:
@@ -200,5 +282,14 @@ def read_result(directory: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Any) -> None:
     """Replace `path` in one step, so that a reader never sees half a file."""
     aside = path.with_name(f".{path.name}.partial")
-    aside.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(_without_nan(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(aside, path)
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with null for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,18 +1,26 @@
 """One run, from composed config to result: the only place where all rooms meet. Read `train` from the top."""
 
+import contextlib
 import logging
 import math
+import shutil
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torchlite import build, randomness, record
+import torch
+
+from torchlite import build, checkpoint, machine, randomness, record, resume
 from torchlite.callbacks import Hooks
+from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
 from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Record
+from torchlite.stopping import Stopped
 from torchlite.trainer import Trainer
 
 log = logging.getLogger("torchlite")
@@ -28,70 +36,124 @@ def run(composed: Composed) -> float | None:
     except UserError as error:
         print(error, file=sys.stderr)
         code = MISTAKE
+    except Stopped as stopped:
+        print(f"stopped: {stopped}; go on with resume=auto", file=sys.stderr)
+        raise SystemExit(stopped.code) from None  # ends a sweep too
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except Exception:
         traceback.print_exc()
         code = FAULT
-    if composed.sweep_directory is not None:
+    if composed.sweep_directory is not None and not composed.config["fail_fast"]:
         return math.nan
     raise SystemExit(code)
 
 
 def _run(composed: Composed) -> float | None:
+    directory, file = resume.target(composed, Path("outputs").resolve())
+    facts = None if directory is None else resume.facts(directory)
+    if facts is not None:
+        composed = resume.continued(composed, facts)
     trainer, task = check(composed)
-    if composed.sweep_directory is None:
-        directory = record.claim(Path("outputs").resolve(), composed.name, composed.identity)
-    else:
-        directory = record.claim_job(composed.sweep_directory, composed.overrides, composed.identity)
+    if composed.config["dry_run"]:
+        return print(
+            f"would run {composed.name} ({composed.identity}): {' '.join(composed.overrides) or 'the defaults'}"
+        )
+    is_new = directory is None and composed.sweep_directory is None
+    if directory is None:
+        directory = claim(composed)
+    with Record(directory, composed.record).hold() as rec:
         result = record.read_result(directory)
         if result.get("status") == record.FINISHED:
-            log.info(f"already finished: {directory}")
+            by_other = "" if resume.code_is_the_same(directory, composed.config) else " (by other code than now's)"
+            print(f"already finished{by_other}, nothing to train: {_shown(directory)}")
             return result["best"].get(trainer.monitor, math.nan)
-    with Record(directory, composed.record).open() as rec:
-        return train(composed, trainer, task, rec)
+        saved = None
+        if composed.sweep_directory is None or result.get("status") != record.FAILED:  # a sweep runs its failures anew
+            facts = resume.facts(directory)
+            saved = resume.state(directory, file) if facts is not None else None
+        rec.seconds_before = saved["progress"]["seconds"] if saved else 0.0
+        chosen = facts["choices"] if saved and facts else None
+        with _forgotten_if_refused(directory, forget=is_new), rec.open(saved["progress"]["lines"] if saved else None):
+            return train(composed, trainer, task, rec, saved, chosen)
+
+
+@contextlib.contextmanager
+def _forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
+    """Leave no directory behind where a new run was refused for what was typed before it trained anything."""
+    try:
+        yield
+    except UserError:
+        if forget and not (directory / "checkpoints").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def claim(composed: Composed) -> Path:
+    """A new directory for a single run; for a sweep's job the one that its identity names, which may be there already."""
+    if composed.sweep_directory is None:
+        return record.claim(Path("outputs").resolve(), composed.name, composed.identity)
+    return record.claim_job(composed.sweep_directory, composed.overrides, composed.identity)
 
 
 def check(composed: Composed) -> tuple[Trainer, Any]:
     """The trainer and the task, when nothing is wrong with the config. Raises UserError with all problems; creates nothing."""
     config = composed.config
-    problems = build.check(config)
+    problems = check_nodes(config, composed.trusted)
     if not problems:
         try:
             trainer: Trainer = build.build(config["trainer"], "trainer")
             task = build.build(config["task"], "task")
+            for name in ("metrics", "training_step", "evaluation_step"):
+                if not hasattr(task, name):
+                    raise UserError(f"task: a {type(task).__name__} has no {name}; see torchlite.tasks.Classification.")
             trainer.check_monitor(task.metrics)
         except UserError as error:
             problems.append(str(error))
-        problems += build.check_together(config)
+        problems += check_together(config)
     if problems:
         raise UserError("\n".join(problems))
     return trainer, task
 
 
-def train(composed: Composed, trainer: Trainer, task: Any, rec: Record) -> float:
-    """Build everything, train, test once with the best weights."""
+def train(
+    composed: Composed,
+    trainer: Trainer,
+    task: Any,
+    rec: Record,
+    saved: dict[str, Any] | None = None,
+    chosen: dict[str, Any] | None = None,
+) -> float:
+    """Build everything, train, test once with the best weights.
+
+    Args:
+        saved: the state to go on from.
+        chosen: what `auto` became when the run began, which it keeps.
+    """
     config = composed.config
     randomness.set_determinism(trainer.deterministic)
-    choices = trainer.prepare()
+    machine.keep_freed_memory()
+    device = machine.find_device(trainer.device)
+    threads = machine.set_threads(chosen["num_threads"] if chosen else trainer.num_threads)
 
     randomness.seed_everything(config["seed"])
-    model = build.build(config["model"], "model").to(trainer.device_used)
-    if trainer.channels_last:
-        model = model.to(memory_format=_channels_last())
-    data = build.data(config["data"], seed=config["seed"], device=trainer.device_used)
-    optimizer = _optimizer(config, trainer, model, data.batch_size, choices)
+    model, formats = _network(config, trainer, device, chosen)
+    data = build.data(config["data"], seed=config["seed"], device=device)
+    choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
+    choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}
+    optimizer = _optimizer(config, trainer, model, data.batch_size, choices, device)
     schedule = build.build(
         config["scheduler"],
         "scheduler",
         optimizer=optimizer,
-        total_updates=trainer.max_epochs * len(data.train),
-        updates_per_epoch=len(data.train),
-        mode=trainer.monitor_direction,
+        total_updates=trainer.max_epochs * trainer.updates_per_epoch(data),
+        updates_per_epoch=trainer.updates_per_epoch(data),
+        monitor_mode=trainer.monitor_direction,
     )
     hooks = Hooks(build.callbacks(config["callbacks"]))
-    rec.describe(_facts(composed, data, choices | data.choices))
-    log.info(f"{composed.name}: {_size(model)} parameters, {_sizes(data)}; writing to {_shown(rec.directory)}")
+    if saved is None:
+        rec.describe(_facts(composed, data, choices))
+    _greet(composed, trainer, model, data, formats, rec, saved)
 
     randomness.seed_everything(config["seed"])  # again: whatever building the data drew must not reach dropout
     try:
@@ -103,19 +165,50 @@ def train(composed: Composed, trainer: Trainer, task: Any, rec: Record) -> float
             schedule=ScheduleStepper(schedule, trainer.monitor_direction),
             hooks=hooks,
             record=rec,
+            device=device,
+            precision=formats["precision"],
+            compile=formats["compile"],
+            saved=saved,
         )
         return _finish(trainer, data, hooks, rec)
     finally:
         hooks.close()
 
 
-def _optimizer(config: dict[str, Any], trainer: Trainer, model: Any, batch_size: int, choices: dict[str, Any]) -> Any:
+def _network(config: dict[str, Any], trainer: Trainer, device: Any, chosen: dict[str, Any] | None) -> tuple[Any, Any]:
+    """The model on its device, and the number formats it computes in."""
+    model = build.model(config["model"]).to(device)
+    wishes = chosen or vars(trainer)
+    formats = machine.choose_formats(model, device, wishes["precision"], wishes["channels_last"], wishes["compile"])
+    if formats["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
+    if trainer.activation_checkpointing:
+        recompute_activations(model)
+    return model, formats
+
+
+def _greet(
+    composed: Composed, trainer: Trainer, model: Any, data: Any, formats: dict[str, Any], rec: Record, saved: Any
+) -> None:
+    """The first lines of the log."""
+    log.info(f"{composed.name}: {_size(model)} parameters, {_sizes(data)}; writing to {_shown(rec.directory)}")
+    if "auto" in (trainer.precision, trainer.channels_last, trainer.compile):
+        log.info("auto chose " + ", ".join(f"{name} {value}" for name, value in formats.items()))
+    if trainer.monitor_is_odd:
+        log.warning(f"trainer.monitor_mode={trainer.monitor_mode} keeps the worst {trainer.monitor}")
+    if saved is not None:
+        log.info(f"going on after update {saved['progress']['update']}")
+
+
+def _optimizer(
+    config: dict[str, Any], trainer: Trainer, model: Any, batch_size: int, choices: dict[str, Any], device: Any
+) -> Any:
     """The optimizer over parameter groups without decay on biases and norms; by the linear rule when that is asked for."""
     node = dict(config["optimizer"])
     if trainer.lr_reference_batch_size is not None:
         node["lr"] = choices["lr"] = linear_lr(node["lr"], batch_size, trainer.lr_reference_batch_size)
     if trainer.fused_optimizer and "fused" not in node:
-        choices["fused_optimizer"] = build.takes_fused(node, trainer.device_used)
+        choices["fused_optimizer"] = build.takes_fused(node, device)
         if choices["fused_optimizer"]:
             node["fused"] = True
     groups = parameter_groups(model, decay_norm_and_bias=trainer.decay_norm_and_bias)
@@ -126,10 +219,14 @@ def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     """Read the test set, once; write the result and say where it lies."""
     best, last = dict(trainer.progress.best), dict(trainer.progress.last)
     test = trainer.evaluate(data.test, "test") if data.test is not None else {}
+    unscored = not any("/" in name for name in best)
+    rec.finish(best=best, last=last, test=test, best_is_last=unscored, updates=trainer.progress.update)
+    rec.finish(skipped_updates=trainer.updater.skipped, micro_batch_size=trainer.updater.micro_batch_size)
+    checkpoint.save_safetensors(rec.checkpoint("best").with_suffix(".safetensors"), trainer.model.state_dict())
+    rec.finish(weights="raw" if trainer.average is None else trainer.average.name)
     hooks.call("on_fit_end", trainer, {k: v for k, v in best.items() if "/" in k} | test)
-    rec.finish(best=best, last=last, test=test, best_is_last=data.val is None, updates=trainer.progress.update)
-    if data.val is None:
-        log.info("there is no validation part, so the last weights count as the best")
+    if unscored:
+        log.info("nothing was validated, so the last weights count as the best")
     scores = "  ".join(f"{name} {value:.4f}" for name, value in test.items())
     log.info(f"best: update {best['update']:.0f}, epoch {best['epoch']:.0f}" + (f"; {scores}" if scores else ""))
     log.info(f"the whole record is in {_shown(rec.directory)}")
@@ -143,21 +240,16 @@ def _facts(composed: Composed, data: Any, choices: dict[str, Any]) -> dict[str, 
         "identity": composed.identity,
         "options": composed.choices,
         "overrides": list(composed.overrides),
+        "command": composed.command,
         "choices": choices,
         "data": {
             "fingerprint": data.fingerprint,
             "split": data.split,
             "classes": data.class_names,
             "data_dir": str(Path(composed.config["data_dir"]).absolute()),
-            "root": None if composed.config["data"].get("root") is None else str(Path(composed.config["data"]["root"]).absolute()),
+            "root": None if data.root is None else str(Path(data.root).absolute()),
         },
     }
-
-
-def _channels_last() -> Any:
-    import torch
-
-    return torch.channels_last
 
 
 def _size(model: Any) -> str:
@@ -173,5 +265,3 @@ def _sizes(data: Any) -> str:
 def _shown(directory: Path) -> str:
     """As short as it can be typed from here."""
     return str(directory.relative_to(Path.cwd())) if directory.is_relative_to(Path.cwd()) else str(directory)
-
-

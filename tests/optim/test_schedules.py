@@ -45,7 +45,7 @@ def ramp(warmup: int) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    "schedule", [constant, cosine, step, multistep, lambda **options: Plateau(mode="max", **options)]
+    "schedule", [constant, cosine, step, multistep, lambda **options: Plateau(monitor_mode="max", **options)]
 )
 @pytest.mark.parametrize(("warmup_epochs", "warmup"), [(1, 10), (2.5, 25), (0.1, 1), (4, 40)])
 def test_warm_up_is_linear_and_ends_at_the_rate(schedule: Callable, warmup_epochs: float, warmup: int) -> None:
@@ -113,7 +113,7 @@ def test_one_update_is_a_training(schedule: Callable) -> None:
     assert all(math.isfinite(lr) and lr >= 0 for lr in lrs(schedule, 1, 1, extra=2))
 
 
-@pytest.mark.parametrize("schedule", [*SCHEDULES, lambda **options: Plateau(mode="min", **options)])
+@pytest.mark.parametrize("schedule", [*SCHEDULES, lambda **options: Plateau(monitor_mode="min", **options)])
 class TestRefusals:
     def test_warm_up_longer_than_the_training_names_both(self, schedule: Callable) -> None:
         with pytest.raises(UserError, match=r"warmup_epochs=10 .*3 epochs .*trainer\.max_epochs"):
@@ -140,10 +140,10 @@ class TestRefusals:
         (step, {"gamma": 0}),
         (multistep, {"milestones_epochs": [-1]}),
         (multistep, {"gamma": 1.1}),
-        (Plateau, {"mode": "max", "factor": 1}),
-        (Plateau, {"mode": "max", "patience_validations": -1}),
-        (Plateau, {"mode": "max", "threshold": -1}),
-        (Plateau, {"mode": "max", "min_lr_ratio": 2}),
+        (Plateau, {"monitor_mode": "max", "factor": 1}),
+        (Plateau, {"monitor_mode": "max", "patience_validations": -1}),
+        (Plateau, {"monitor_mode": "max", "threshold": -1}),
+        (Plateau, {"monitor_mode": "max", "min_lr_ratio": 2}),
     ],
 )
 def test_values_out_of_range_are_refused_by_key(schedule: Callable, options: dict) -> None:
@@ -176,7 +176,7 @@ def test_rates_are_finite_and_between_zero_and_the_rate(
 
 def plateau(**options: object) -> tuple[torch.optim.SGD, ScheduleStepper]:
     optimizer = sgd()
-    settings = {"optimizer": optimizer, "total_updates": 40, "updates_per_epoch": 4, "mode": "max", **options}
+    settings = {"optimizer": optimizer, "total_updates": 40, "updates_per_epoch": 4, "monitor_mode": "max", **options}
     schedule = Plateau(**settings)  # type: ignore[arg-type]
     return optimizer, ScheduleStepper(schedule, mode=schedule.mode)
 
@@ -193,7 +193,7 @@ def test_plateau_falls_after_more_than_patience_bad_validations() -> None:
 
 
 def test_plateau_takes_the_lowest_when_told() -> None:
-    _, stepper = plateau(mode="min", patience_validations=0)
+    _, stepper = plateau(monitor_mode="min", patience_validations=0)
     for value, expected in [(2.0, 1), (1.0, 1), (1.5, 0.5)]:
         stepper.after_validation(value)
         assert stepper.lr == pytest.approx(BASE * expected)
@@ -201,7 +201,7 @@ def test_plateau_takes_the_lowest_when_told() -> None:
 
 def test_plateau_lets_tiny_rates_fall() -> None:
     optimizer = sgd(lr=1e-9)
-    stepper = ScheduleStepper(Plateau(optimizer, 10, 5, mode="max", patience_validations=0), mode="max")
+    stepper = ScheduleStepper(Plateau(optimizer, 10, 5, monitor_mode="max", patience_validations=0), mode="max")
     stepper.after_validation(1.0)
     stepper.after_validation(1.0)
     assert stepper.lr == pytest.approx(5e-10)

@@ -19,7 +19,7 @@ SCHEDULES = {
     "onecycle": lambda o: onecycle(o, **RUN),
     "step": lambda o: step(o, step_epochs=1, **RUN),
     "multistep": lambda o: multistep(o, milestones_epochs=[1, 2], **RUN),
-    "Plateau": lambda o: Plateau(o, mode="min", warmup_epochs=1.5, patience_validations=0, **RUN),
+    "Plateau": lambda o: Plateau(o, monitor_mode="min", warmup_epochs=1.5, patience_validations=0, **RUN),
     "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, max_lr=1.0, total_steps=20),
     "CyclicLR": lambda o: lr_scheduler.CyclicLR(o, base_lr=0.1, max_lr=1.0, step_size_up=3),
     "CosineAnnealingWarmRestarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=5),
@@ -121,7 +121,7 @@ def test_the_rate_shown_is_the_first_groups() -> None:
 def test_a_rate_held_as_a_tensor_stays_one() -> None:
     lr = torch.tensor(0.5)
     optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-    stepper = ScheduleStepper(Plateau(optimizer, mode="max", warmup_epochs=1, **RUN), mode="max")
+    stepper = ScheduleStepper(Plateau(optimizer, monitor_mode="max", warmup_epochs=1, **RUN), mode="max")
     assert stepper.lr == pytest.approx(0.125)
     assert isinstance(optimizer.param_groups[0]["lr"], torch.Tensor)
 

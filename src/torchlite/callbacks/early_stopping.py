@@ -1,5 +1,6 @@
 """Stop when the monitored score no longer improves."""
 
+import math
 from typing import Any
 
 from torchlite.callbacks.hooks import Callback
@@ -27,7 +28,7 @@ class EarlyStopping(Callback):
     def on_validation_end(self, trainer: Any, scores: dict[str, float]) -> None:
         value = scores[trainer.monitor]
         sign = 1.0 if trainer.monitor_direction == "max" else -1.0
-        if self.best is None or sign * (value - self.best) > self.min_delta:
+        if math.isfinite(value) and (self.best is None or sign * (value - self.best) > self.min_delta):
             self.best, self.waited = value, 0
             return
         self.waited += 1

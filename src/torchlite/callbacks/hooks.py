@@ -67,7 +67,9 @@ class Hooks:
     def __init__(self, callbacks: dict[str, Callback]) -> None:
         self.callbacks = callbacks
         self._listeners = {
-            hook: [getattr(c, hook) for c in callbacks.values() if getattr(type(c), hook) is not getattr(Callback, hook)]
+            hook: [
+                getattr(c, hook) for c in callbacks.values() if getattr(type(c), hook) is not getattr(Callback, hook)
+            ]
             for hook in HOOKS
         }
 

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from torchlite.callbacks.hooks import Callback
 
+SMALLEST = 64  # pixels, the side of an image in a grid
+NOT_SHOWN = ("name", "data_dir", "resume", "dry_run", "fail_fast")  # in the HPARAMS tab: they change no result
+
 
 class TensorBoard(Callback):
     """Writes to `<run directory>/tensorboard`; the x-axis is the applied update.
@@ -27,7 +30,9 @@ class TensorBoard(Callback):
         from torch.utils.tensorboard import SummaryWriter
 
         done = trainer.progress.update
-        self.writer = SummaryWriter(str(trainer.record.directory / "tensorboard"), purge_step=done + 1 if done else None)
+        self.writer = SummaryWriter(
+            str(trainer.record.directory / "tensorboard"), purge_step=done + 1 if done else None
+        )
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -36,18 +41,21 @@ class TensorBoard(Callback):
 
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == 0 and self.num_images:
-            images = trainer.data.preprocess.undo(batch.images[: self.num_images].float())
-            self.writer.add_image("train/augmented", image_grid(images.cpu()), 0)
+            self.writer.add_image("train/augmented", image_grid(shown(trainer, batch.images[: self.num_images])), 0)
 
     def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:
         update = trainer.progress.update
-        wrong = misclassified(trainer, self.num_images) if self.num_images and trainer.data.val is not None else None
-        if wrong is not None and len(wrong):
-            self.writer.add_image("val/misclassified", image_grid(wrong), update)
+        if self.num_images and trainer.data.val is not None and hasattr(trainer.task, "predict"):
+            wrong, labels = misclassified(trainer, self.num_images)
+            if labels:
+                self.writer.add_image("val/misclassified", image_grid(wrong), update)
+                self.writer.add_text("val/misclassified", "row by row: " + ", ".join(labels), update)
         from torch.utils.tensorboard.summary import hparams
 
         final = {f"final/{name}": value for name, value in scores.items() if math.isfinite(value)}
-        for summary in hparams(flat_hparams(trainer.record.config), final):
+        for summary in hparams(
+            flat_hparams({k: v for k, v in trainer.record.config.items() if k not in NOT_SHOWN}), final
+        ):
             self.writer.file_writer.add_summary(summary)
         for name, value in final.items():
             self.writer.add_scalar(name, value, update)
@@ -58,17 +66,37 @@ class TensorBoard(Callback):
             self.writer = None
 
 
+def shown(trainer: Any, images: Tensor) -> Tensor:
+    """Preprocessed images as they can be looked at: in 0..1, on the CPU; a preprocess without `undo` is stretched to that."""
+    images = images.float()
+    undo = getattr(trainer.data.preprocess, "undo", None)
+    if undo is not None:
+        return undo(images).cpu()
+    low, high = images.amin(), images.amax()
+    return ((images - low) / (high - low).clamp(min=1e-6)).cpu()
+
+
 @torch.no_grad()
-def misclassified(trainer: Any, num_images: int) -> Tensor:
-    """The first `num_images` validation images, [N, C, H, W] in 0..1, whose most probable class is not their label."""
+def misclassified(trainer: Any, num_images: int) -> tuple[Tensor, list[str]]:
+    """The first `num_images` validation images whose most probable class is not their label.
+
+    Returns:
+        the images, [N, C, H, W] in 0..1, and for each "label, taken for prediction".
+    """
     found: list[Tensor] = []
+    labels: list[str] = []
+    names = trainer.data.class_names
     trainer.model.eval()
     for batch in trainer.data.val.epoch(0):
-        wrong = trainer.task.predict(trainer.model, batch.images).argmax(dim=1) != batch.targets
-        found += trainer.data.preprocess.undo(batch.images[wrong].float()).cpu()
+        with trainer.updater.autocast():
+            predicted = trainer.task.predict(trainer.model, batch.images).argmax(dim=1)
+        wrong = predicted != batch.targets
+        found += shown(trainer, batch.images[wrong])
+        pairs = zip(batch.targets[wrong].tolist(), predicted[wrong].tolist(), strict=True)
+        labels += [f"{names[target]} taken for {names[prediction]}" for target, prediction in pairs]
         if len(found) >= num_images:
             break
-    return torch.stack(found[:num_images]) if found else torch.empty(0)
+    return torch.stack(found[:num_images]) if found else torch.empty(0), labels[:num_images]
 
 
 def flat_hparams(config: dict[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
@@ -85,6 +113,8 @@ def flat_hparams(config: dict[str, Any], prefix: str = "") -> dict[str, bool | i
 
 def image_grid(images: Tensor, columns: int = 8, padding: int = 1) -> Tensor:
     """One picture [C, height, width] of many [N, C, H, W], in rows of `columns`, each framed by `padding` black pixels."""
+    scale = max(1, SMALLEST // max(images.shape[2:]))  # 8 x 8 pixels are too small to be looked at
+    images = images.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
     n, c, h, w = images.shape
     columns = min(columns, n)
     rows = math.ceil(n / columns)

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchlite.models.mlp import MLP
+    from torchlite.models.recompute import recompute_activations
     from torchlite.models.small_cnn import SmallCNN
     from torchlite.models.torchvision_models import resnet18, torchvision_model
+    from torchlite.models.weights import load_weights
 
-__all__ = ["MLP", "SmallCNN", "resnet18", "torchvision_model"]
+__all__ = ["MLP", "SmallCNN", "load_weights", "recompute_activations", "resnet18", "torchvision_model"]
 
 _FILES = {
     "MLP": "mlp",
     "SmallCNN": "small_cnn",
+    "load_weights": "weights",
+    "recompute_activations": "recompute",
     "resnet18": "torchvision_models",
     "torchvision_model": "torchvision_models",
 }

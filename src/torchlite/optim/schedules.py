@@ -3,7 +3,7 @@
 Update `u` counts applied updates from 0; update `u` of `total_updates` is made with the learning rate of the optimizer
 times a factor of `u` alone. Every schedule takes `warmup_epochs`: of the `W = round(warmup_epochs * updates_per_epoch)`
 first updates, `u` is made with (u + 1) / W of the rate (Goyal et al., "Accurate, Large Minibatch SGD", 2017).
-`optimizer`, `total_updates`, `updates_per_epoch` and `mode` are known only at run time and are passed by name.
+`optimizer`, `total_updates`, `updates_per_epoch` and `monitor_mode` are known only at run time and are passed by name.
 """
 
 import math
@@ -151,7 +151,7 @@ class Plateau(ReduceLROnPlateau):
         optimizer: Optimizer,
         total_updates: int,
         updates_per_epoch: int,
-        mode: Literal["max", "min"],
+        monitor_mode: Literal["max", "min"],
         warmup_epochs: float = 0.0,
         factor: float = 0.5,
         patience_validations: int = 3,
@@ -166,7 +166,7 @@ class Plateau(ReduceLROnPlateau):
         base_lrs = [float(group.setdefault("initial_lr", group["lr"])) for group in optimizer.param_groups]
         super().__init__(
             optimizer,
-            mode=mode,
+            mode=monitor_mode,
             factor=factor,
             patience=patience_validations,
             threshold=threshold,

@@ -1,7 +1,10 @@
 """Before a sweep's first job: compose and check them all."""
 
 import os
+import re
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from torchlite import config
 from torchlite.config import Composed
-from torchlite.errors import FAULT, UserError
+from torchlite.errors import FAULT, MISTAKE, UserError
+from torchlite.naming import run_name
 
 
 class Plan(Callback):
@@ -23,17 +27,20 @@ class Plan(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         try:
-            self.jobs = plan(config)
+            self.directory, self.jobs = plan(config)
         except UserError as error:
             print(error, file=sys.stderr)
-            raise SystemExit(2) from None  # any other exception would be swallowed by Hydra
+            raise SystemExit(MISTAKE) from None
+        except Exception:  # Hydra would swallow it and start the jobs
+            traceback.print_exc()
+            raise SystemExit(FAULT) from None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         from torchlite.record import FINISHED, find, read_result
 
         failed = []
         for job in self.jobs:
-            directory = find(job.sweep_directory, job.identity)
+            directory = find(self.directory, job.identity)
             result = {"status": "not started"} | (read_result(directory) if directory else {})
             if result["status"] != FINISHED:
                 failed.append((job, directory, result))
@@ -46,41 +53,50 @@ class Plan(Callback):
             raise SystemExit(FAULT)
 
 
-def plan(master: DictConfig) -> list[Composed]:
-    """Every job of the sweep, composed and checked; gives the sweep its directory. Raises UserError with all problems."""
-    typed = list(master.hydra.overrides.task)
+def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
+    """The sweep's directory and every job, composed and checked. Raises UserError with all problems."""
+    typed = config.as_typed(master.hydra.overrides.task)
     loader = GlobalHydra.instance().config_loader()
     overrides = OverridesParser.create(loader).parse_overrides(typed)
     swept = frozenset(o.key_or_group for o in overrides if o.is_sweep_override())
     choices = dict(master.hydra.runtime.choices)
-    name = master.name or config.default_name(choices, typed, swept)
+    name = master.name or run_name(choices, typed, config.GROUPS, swept)
     directory = Path(os.getcwd(), "outputs", str(name))
     with open_dict(master):
         master.hydra.sweep.dir = str(directory)
         # A job's config is composed anew, maybe in another process: this is how the directory reaches it
-        master.hydra.overrides.hydra.append(f"hydra.sweep.dir='{directory}'")
-    jobs, problems = [], []
-    for words in BasicSweeper.split_arguments(overrides, None)[0]:
+        master.hydra.overrides.hydra.append(f"hydra.sweep.dir={_quoted(directory)}")
+        master.hydra.overrides.hydra.append("hydra.job.chdir=false")  # relative paths stay the caller's
+    words = [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
+    jobs = _each(words, lambda job: _compose(master, job, directory))
+    from torchlite import run  # brings torch, which no wrong word has to wait for
+
+    _each(words, lambda job: run.check(jobs[words.index(job)]))
+    return directory, jobs
+
+
+def _each(words: list[list[str]], do: Callable[[list[str]], Any]) -> list[Any]:
+    """What `do` gives for every job. Raises UserError with the problems of all of them."""
+    done, problems = [], []
+    for job in words:
         try:
-            jobs.append(_compose(master, list(words), directory))
+            done.append(do(job))
         except UserError as error:
-            problems += [f"{line}  (job {' '.join(words)})" for line in str(error).splitlines()]
+            problems += [f"{line}  (job {' '.join(job)})" for line in str(error).splitlines()]
     if problems:
         raise UserError("\n".join(problems[:12] + ([f"… and {len(problems) - 12} more"] if len(problems) > 12 else [])))
-    return jobs
+    return done
+
+
+def _quoted(path: Path) -> str:
+    """A path as Hydra's grammar takes it: a quote is escaped, and so are backslashes, but only before a quote."""
+    return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), str(path)) + "'"
 
 
 def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
-    from torchlite import run
-
-    base = list(OmegaConf.to_container(master.hydra.overrides.hydra))  # type: ignore[arg-type]
+    base = config.as_typed(master.hydra.overrides.hydra)
     try:
         cfg = compose(master.hydra.job.config_name, [*base, *words], return_hydra_config=True)
     except HydraException as error:
         raise UserError("\n".join(config.explain([*words], sweep=True)) or str(error).splitlines()[0]) from error
-    choices = dict(cfg.hydra.runtime.choices)
-    with open_dict(cfg):
-        del cfg["hydra"]
-    job = config.plain(cfg, choices, words, directory)
-    run.check(job)
-    return job
+    return config.plain(config.without_hydra(cfg), dict(cfg.hydra.runtime.choices), words, directory)

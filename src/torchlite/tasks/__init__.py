@@ -1,4 +1,5 @@
-"""What a training step is. A task is one class; the loop calls three of its methods and knows no more."""
+"""What a training step is. A task has `metrics`, `training_step` and `evaluation_step`, and the loop knows no more of it;
+`predict`, where it has one, serves pictures of mistakes and predictions."""
 
 from torchlite.tasks.classification import Classification
 from torchlite.tasks.step import Step

@@ -1,7 +1,7 @@
 """Single-label classification: cross-entropy with label smoothing and class weights, top-k accuracy."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +35,8 @@ class Classification:
             raise UserError(f"task.label_smoothing={label_smoothing}: give a number from 0 up to, not including, 1.")
         if class_weights is not None and len(class_weights) != num_classes:
             raise UserError(f"task.class_weights has {len(class_weights)} numbers; the data has {num_classes} classes.")
+        if class_weights is not None and min(class_weights) <= 0:
+            raise UserError(f"task.class_weights={list(class_weights)}: each has to be above 0.")
         if not topk or min(topk) < 1:
             raise UserError(f"task.topk={list(topk)}: give one or more whole numbers from 1 upwards.")
         self.num_classes = num_classes
@@ -43,9 +45,9 @@ class Classification:
         self.topk = [k for k in topk if k <= num_classes]
 
     @property
-    def metrics(self) -> dict[str, str]:
+    def metrics(self) -> dict[str, Literal["max", "min"]]:
         """The names that `evaluation_step` reports, each with the direction that is better: "min" or "max"."""
-        return {"loss": "min"} | {f"acc{k}": "max" for k in self.topk}
+        return {"loss": "min", **{f"acc{k}": "max" for k in self.topk}}
 
     def training_step(self, model: nn.Module, batch: Any) -> Step:
         """Losses, with gradient, and accuracy of one batch in training mode."""
@@ -72,7 +74,11 @@ class Classification:
             logits.float(), targets, self.class_weights, reduction="none", label_smoothing=self.label_smoothing
         )
 
-    def _check_shape(self, logits: Tensor) -> None:
+    def _check_shape(self, logits: Any) -> None:
+        if not isinstance(logits, Tensor):
+            raise UserError(
+                f"The model gives a {type(logits).__name__}; the task needs logits, a tensor [batch, classes]."
+            )
         if logits.ndim != 2 or logits.shape[1] != self.num_classes:
             raise UserError(
                 f"The model's output has shape {list(logits.shape)}; the task needs [batch, {self.num_classes}]. "

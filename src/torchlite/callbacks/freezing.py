@@ -1,0 +1,61 @@
+"""Freeze layers from the start, and let them go at an epoch."""
+
+import fnmatch
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from torchlite.callbacks.hooks import Callback
+from torchlite.errors import UserError
+
+log = logging.getLogger("torchlite")
+
+
+class Freeze(Callback):
+    """Keeps parameters whose name matches a pattern from training until an epoch; their batch norms keep their statistics.
+
+    Args:
+        patterns: shell patterns of parameter names, such as `features.*` or `layer[12].*`.
+        until_epoch: the epoch, from 0, at whose beginning they are let go; None: never.
+    """
+
+    def __init__(self, patterns: Sequence[str], until_epoch: int | None = None) -> None:
+        self.patterns = list(patterns)
+        self.until_epoch = until_epoch
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        names = [name for name, _ in trainer.model.named_parameters() if self._matches(name)]
+        if not names:
+            some = ", ".join(name for name, _ in list(trainer.model.named_parameters())[:5])
+            raise UserError(f"callbacks: no parameter matches {self.patterns}; the model has {some}, …")
+        if self.until_epoch is None or trainer.progress.epoch < self.until_epoch:
+            self._set(trainer.model, frozen=True)
+            log.info(f"frozen: {len(names)} tensors" + self._until())
+
+    def on_epoch_begin(self, trainer: Any) -> None:
+        if trainer.progress.epoch == self.until_epoch:
+            self._set(trainer.model, frozen=False)
+            log.info(f"let go at epoch {self.until_epoch}: {', '.join(self.patterns)}")
+
+    def _until(self) -> str:
+        return "" if self.until_epoch is None else f" until epoch {self.until_epoch}"
+
+    def _matches(self, name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def _set(self, model: nn.Module, frozen: bool) -> None:
+        for name, parameter in model.named_parameters():
+            if self._matches(name):
+                parameter.requires_grad_(not frozen)
+                parameter.grad = None
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm) and self._matches(f"{name}.weight"):
+                if frozen:
+                    module.eval()
+                    module.train = lambda mode=True, module=module: module  # type: ignore[method-assign, misc]
+                else:
+                    vars(module).pop("train", None)
+                    module.train(model.training)

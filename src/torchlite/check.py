@@ -1,0 +1,249 @@
+"""The check of a config's nodes: what they name exists and is allowed, and their keys fit. Nothing is built."""
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from torchlite.annotations import closest, fits, unfit
+from torchlite.errors import UserError
+
+# Arguments that only a run knows, given by name to the group's own node; a config that sets one is refused
+RUNTIME = {
+    "data": ("seed", "device"),
+    "optimizer": ("params",),
+    "scheduler": ("optimizer", "total_updates", "updates_per_epoch", "monitor_mode"),
+}
+# What a group's own node must be: a class of this kind, or one of these factories. Rooms of torchlite may name all they hold.
+KINDS = {
+    "data": ((), ("torchlite.data",)),
+    "model": (("torch.nn.Module",), ("torchlite.models", "timm.create_model", "torchvision.models")),
+    "optimizer": (("torch.optim.Optimizer",), ("torchlite.optim",)),
+    "scheduler": (("torch.optim.lr_scheduler.LRScheduler",), ("torchlite.optim",)),
+    "trainer": (("torchlite.trainer.Trainer",), ()),
+    "task": ((), ("torchlite.tasks",)),
+    "callbacks": (("torchlite.callbacks.Callback",), ()),
+}
+# What a node inside another may be besides
+INNER_KINDS = ("torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.Sampler")
+INNER_PLACES = ("torchlite.data", "torchlite.models", "torchvision.transforms")
+LIBRARIES = ("torch", "torchvision", "timm")
+NOT_A_USERS = {
+    *sys.stdlib_module_names,
+    "torch",
+    "torchvision",
+    "timm",
+    "torchlite",
+    "numpy",
+    "hydra",
+    "omegaconf",
+    "PIL",
+}
+
+
+def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) -> list[str]:
+    """What is wrong with the nodes of a resolved config, a line each; imports what they name and builds nothing.
+
+    Args:
+        trusted: top-level modules of the user that may be named; None, for a config typed here, allows any that is installed.
+    """
+    problems = list(_left_open(config, ""))
+    for group in KINDS:
+        node = config.get(group)
+        if isinstance(node, dict):
+            children = node.items() if group == "callbacks" else [(None, node)]
+            for name, child in children:
+                path = group if name is None else f"{group}.{name}"
+                if child is None and name is not None:  # a callback switched off
+                    continue
+                if not isinstance(child, dict) or "_target_" not in child:
+                    problems.append(f"{path}: a node with `_target_` is wanted; `--help` lists the options of {group}.")
+                else:
+                    problems += _check_node(child, path, group, trusted)
+    return problems
+
+
+def _left_open(value: Any, path: str) -> Iterator[str]:
+    """Text that would be taken for an interpolation when objects are built, and so escape this check."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _left_open(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _left_open(item, f"{path}[{index}]")
+    elif isinstance(value, str) and "${" in value:
+        yield f"{path}: an interpolation inside an interpolation, or an escaped one, is not allowed."
+
+
+def _check_node(node: dict[str, Any], path: str, group: str | None, trusted: tuple[str, ...] | None) -> Iterator[str]:
+    """Problems of one node and of those inside it. `group` is None for an inner node."""
+    target = node["_target_"]
+    inner = [found for key, value in node.items() for found in _nodes(value, f"{path}.{key}")]
+    found, reason = None, _foreign(target, trusted)  # before anything is imported
+    if reason is None:
+        try:
+            found = locate(target)
+            reason = refusal(found, group, trusted)
+        except UserError as error:
+            reason = str(error)
+    if reason is not None:
+        yield f"{path}._target_={target}: {reason}"
+    else:
+        yield from _check_arguments(node, path, found, RUNTIME.get(group or "", ()))
+    for child, child_path in inner:
+        yield from _check_node(child, child_path, None, trusted)
+
+
+def _foreign(target: Any, trusted: tuple[str, ...] | None) -> str | None:
+    """Why a module may not even be imported, where the config came from elsewhere."""
+    root = target.partition(".")[0] if isinstance(target, str) else ""
+    if trusted is None or root in (*LIBRARIES, "torchlite", *trusted):
+        return None
+    return f"not allowed here: the config comes from a record, and {root} is no module it may name."
+
+
+def _nodes(value: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The outermost nodes inside a value."""
+    if isinstance(value, dict):
+        if "_target_" in value:
+            yield value, path
+        else:
+            for key, item in value.items():
+                yield from _nodes(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _nodes(item, f"{path}[{index}]")
+
+
+def _check_arguments(node: dict[str, Any], path: str, target: Any, runtime: tuple[str, ...]) -> Iterator[str]:
+    """Keys against the target's signature: known, of the right type, all there, none that only the run knows."""
+    parameters = signature(target)
+    named = [n for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and n not in runtime]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key, value in node.items():
+        if key == "_target_" or (key == "_partial_" and isinstance(value, bool)):
+            continue
+        if path == "model" and key == "weights" and weights_are_ours(target):
+            if not fits(value, str | None):
+                yield f"model.weights={value}: a file of weights or null is wanted."
+            continue
+        if key in runtime:
+            yield f"{path}.{key}: only the run knows this; take it out of the config."
+        elif key in named:
+            annotation = parameters[key].annotation
+            if value == "None" and not fits("None", annotation):
+                yield f"{path}.{key}=None: write null."
+            elif annotation is not inspect.Parameter.empty and not fits(value, annotation):
+                yield f"{path}.{key}={value}: {unfit(value, annotation)}."
+        elif not takes_any or key.startswith("_"):
+            yield f"{path}.{key}: {_name(target)} takes no such key.{closest(key, named)} It takes: {', '.join(named)}."
+    missing = [n for n in named if parameters[n].default is inspect.Parameter.empty and n not in node]
+    if missing and not node.get("_partial_"):
+        yield f"{path}: {_name(target)} needs {', '.join(missing)}; give {path}.{missing[0]}=…"
+
+
+@functools.cache
+def locate(target: str) -> Any:
+    """The object a dotted path names. Raises UserError that says which part of it does not exist."""
+    parts = target.split(".") if isinstance(target, str) else [""]
+    if not all(part.isidentifier() for part in parts):
+        raise UserError("write the dotted import path of a class or function.")
+    for cut in range(len(parts), 0, -1):
+        module_name = ".".join(parts[:cut])
+        try:
+            found = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+                raise UserError(f"importing it failed: {error}.") from error
+            continue
+        except Exception as error:  # a fault in a module of the user's
+            raise UserError(f"importing it failed: {type(error).__name__}: {error}.") from error
+        for part in parts[cut:]:
+            if not hasattr(found, part):
+                where = getattr(found, "__name__", module_name)
+                raise UserError(f"{where} has no {part}.{closest(part, dir(found))}")
+            found = getattr(found, part)
+        return found
+    near = closest(parts[0], (*LIBRARIES, "torchlite"))
+    raise UserError(f"there is no module {parts[0]} in this folder or among the installed ones.{near}")
+
+
+@functools.cache
+def signature(target: Any) -> dict[str, inspect.Parameter]:
+    """Parameters by name, annotations evaluated where they can be."""
+    try:
+        found = inspect.signature(target, eval_str=True)
+    except Exception:  # an annotation that only a type checker can evaluate
+        found = inspect.signature(target)
+    return dict(found.parameters)
+
+
+def refusal(found: Any, group: str | None, trusted: tuple[str, ...] | None) -> str | None:
+    """Why this object may not be named at this place, or None; judged on the object, not on the path that led to it."""
+    kinds, places = KINDS[group] if group else (INNER_KINDS, INNER_PLACES)
+    if not callable(found):
+        return "this is no class or function."
+    home = f"{getattr(found, '__module__', None) or ''}.{getattr(found, '__qualname__', '')}"
+    root = home.partition(".")[0]
+    users = bool(root) and root not in NOT_A_USERS and (trusted is None or root in trusted)
+    if isinstance(found, type) and any(issubclass(found, locate(kind)) for kind in kinds):
+        return None if users or root in (*LIBRARIES, "torchlite") else "not allowed here: its module is not trusted."
+    if users or any(_belongs(found, home, place) for place in places):
+        return None
+    wanted = ", ".join([*(kind.rpartition(".")[2] + " classes" for kind in kinds), *places])
+    return f"not allowed here; allowed: {wanted}" + (", your own modules." if trusted is None else ".")
+
+
+def _belongs(found: Any, home: str, place: str) -> bool:
+    """Whether an object defined at `home` counts as one of those that `place` stands for."""
+    if not f"{home}.".startswith(f"{place}."):
+        package, _, name = place.rpartition(".")  # a single function, such as timm.create_model, wherever it is defined
+        return package in sys.modules and found is getattr(sys.modules[package], name, None)
+    if place == "torchvision.models":  # its builders, which are registered under their names
+        return found.__name__ in (*importlib.import_module(place).list_models(), "get_model")
+    return isinstance(found, type) or place.startswith("torchlite.")
+
+
+def _name(target: Any) -> str:
+    return f"{target.__module__}.{target.__qualname__}"
+
+
+def weights_are_ours(target: Any) -> bool:
+    """Whether `model.weights` means a file to start from, since the target has no argument of that name."""
+    return "weights" not in signature(target)
+
+
+# Checks that need two nodes at once, and no data
+
+
+def check_together(config: dict[str, Any]) -> list[str]:
+    """Contradictions between the nodes of a config whose every node is sound, a line each."""
+    data, trainer, scheduler = config["data"], config["trainer"], config["scheduler"]
+    problems = []
+    if "val_fraction" in data and data["val_fraction"] == 0 and data["val"] is None:
+        for path, node in {"scheduler": scheduler, **config["callbacks"]}.items():
+            if node is not None and _needs_validation(locate(node["_target_"])):
+                place = path if path == "scheduler" else f"callbacks.{path}"
+                problems.append(f"{place} needs a validation part; set data.val_fraction above 0 or choose another.")
+    if "channels" in data and isinstance(data["preprocess"], dict):
+        for key in {"mean", "std"} & data["preprocess"].keys():
+            numbers, channels = len(data["preprocess"][key]), data["channels"]
+            if numbers != channels:
+                problems.append(
+                    f"data.preprocess.{key} has {numbers} numbers but data.channels={channels}: one a channel."
+                )
+    if "warmup_epochs" in scheduler and scheduler["warmup_epochs"] > trainer["max_epochs"]:
+        warmup, epochs = scheduler["warmup_epochs"], trainer["max_epochs"]
+        problems.append(f"scheduler.warmup_epochs={warmup} is longer than trainer.max_epochs={epochs}.")
+    if trainer["lr_reference_batch_size"] is not None and "lr" not in config["optimizer"]:
+        problems.append("trainer.lr_reference_batch_size scales optimizer.lr; give that a value.")
+    return problems
+
+
+def _needs_validation(target: Any) -> bool:
+    from torchlite.optim import needs_validation
+
+    is_schedule = getattr(target, "__module__", "").startswith(("torchlite.optim", "torch.optim"))
+    return bool(getattr(target, "needs_validation", False)) or (is_schedule and needs_validation(target))

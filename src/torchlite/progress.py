@@ -1,0 +1,114 @@
+"""Where a run stands, and the state that a resumed run needs: all of it, so that the two are the same to the bit."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchlite import checkpoint
+from torchlite.errors import UserError
+
+log = logging.getLogger("torchlite")
+
+
+@dataclass
+class Progress:
+    """Counters and scores. `update` counts applied updates and is the x-axis of everything."""
+
+    epoch: int = 0  # epochs finished
+    batch: int = 0  # batches of the unfinished epoch that are done
+    update: int = 0  # updates applied
+    lines: int = 0  # lines in metrics.jsonl
+    best: dict[str, float] = field(
+        default_factory=dict
+    )  # {"update", "epoch", "val/acc1", …} of the best validation so far
+    last: dict[str, float] = field(default_factory=dict)  # the same of the latest validation
+    recent: list[dict[str, float]] = field(default_factory=list)  # the validations that a smoothed score averages
+    epoch_seconds: float = 0.0  # spent on the unfinished epoch
+    seconds: float = 0.0  # spent training, attempts that were cut off included as far as their checkpoint
+    stop_reason: str | None = None  # a callback's, for good; a signal's is not kept
+
+
+def weights(trainer: Any) -> dict[str, Any]:
+    """What a file of weights holds: those that are scored, what they scored, and the config and classes they belong to."""
+    return {
+        "model": trainer.scored_model.state_dict(),
+        "weights_are": "raw" if trainer.scored_model is trainer.model else trainer.average.name,
+        "scores": dict(trainer.progress.last),
+        "config": trainer.record.config_json,
+        "classes": list(trainer.data.class_names),
+        "split": dict(trainer.data.split),
+    }
+
+
+def state(trainer: Any) -> dict[str, Any]:
+    """Everything that is needed to go on from here, as tensors and plain types."""
+    return weights(trainer) | {
+        "model": trainer.model.state_dict(),
+        "weights_are": "raw",
+        "optimizer": trainer.optimizer.state_dict(),
+        "schedule": trainer.schedule.state_dict(),
+        "scaler": trainer.updater.scaler.state_dict(),
+        "average": None if trainer.average is None else trainer.average.state_dict(),
+        "callbacks": trainer.hooks.state_dict(),
+        "progress": dict(vars(trainer.progress)),
+        "sums": [trainer.epoch_averages.state_dict(), trainer.updater.averages.state_dict()],
+        "skipped": trainer.updater.skipped,
+        "micro_batch_size": trainer.updater.micro_batch_size,
+        "lr": trainer.lr,
+        "generators": checkpoint.generators(),
+    }
+
+
+def restore(trainer: Any, saved: dict[str, Any]) -> None:
+    """Put a trainer, freshly built from the same config, where `state` found it. Raises UserError for another model."""
+    try:
+        trainer.model.load_state_dict(saved["model"])
+        trainer.optimizer.load_state_dict(saved["optimizer"])
+    except (RuntimeError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"The checkpoint is of another model or optimizer than this config's: {reason}") from error
+    trainer.optimizer._opt_called = (
+        True  # or torch warns, at a cut before an epoch's end, that the schedule steps first
+    )
+    trainer.schedule.load_state_dict(saved["schedule"])
+    trainer.updater.scaler.load_state_dict(saved["scaler"])
+    if trainer.average is not None:
+        trainer.average.load_state_dict(saved["average"])
+    trainer.hooks.load_state_dict(saved["callbacks"])
+    trainer.progress = Progress(**saved["progress"])
+    trainer.epoch_averages.load_state_dict(saved["sums"][0], trainer.device_used)
+    trainer.updater.averages.load_state_dict(saved["sums"][1], trainer.device_used)
+    trainer.updater.skipped = saved["skipped"]
+    if trainer.updater.halving:
+        trainer.updater.micro_batch_size = saved["micro_batch_size"]
+    trainer.lr = saved["lr"]
+    _mend_best(trainer)
+    checkpoint.restore_generators(saved["generators"])
+
+
+def _mend_best(trainer: Any) -> None:
+    """Write best.pt again where a kill came between last.pt, which is written first, and best.pt."""
+    best = trainer.progress.best
+    if not best or best["update"] != trainer.progress.update:
+        return
+    path = trainer.record.checkpoint("best")
+    try:
+        whole = checkpoint.load(path)["scores"].get("update") == best["update"]
+    except UserError:
+        whole = False
+    if not whole:
+        checkpoint.save(path, weights(trainer))
+
+
+def load_best(trainer: Any) -> None:
+    """Put the best weights into the model; without a validation the last are the best, and are saved as such."""
+    path = trainer.record.checkpoint("best")
+    if trainer.data.val is None or not trainer.progress.best:
+        trainer.progress.best = {"update": trainer.progress.update, "epoch": trainer.progress.epoch}
+        checkpoint.save(path, weights(trainer))
+        trainer.model.load_state_dict(trainer.scored_model.state_dict())
+        return
+    saved = checkpoint.load(path)
+    if saved["scores"].get("update") != trainer.progress.best["update"]:
+        raise UserError(f"{path} is not of update {trainer.progress.best['update']}, the best; was it replaced?")
+    trainer.model.load_state_dict(saved["model"])

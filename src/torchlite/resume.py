@@ -1,0 +1,112 @@
+"""Which run is continued, and whether it may be."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from torchlite import checkpoint, config, provenance, record
+from torchlite.config import Composed
+from torchlite.errors import UserError
+
+log = logging.getLogger("torchlite")
+
+
+def target(composed: Composed, outputs: Path) -> tuple[Path | None, Path | None]:
+    """The run directory that `resume` names, and the checkpoint in it when a file was named; None for a new run.
+
+    `auto` finds the newest run of the same identity that is not finished, else the newest finished one.
+    """
+    asked = composed.config["resume"]
+    if asked is None:
+        return None, None
+    if asked == "auto":
+        return _newest(outputs, composed.identity), None
+    path = Path(asked)
+    if path.is_file():
+        directory = path.resolve().parent.parent
+        if not (directory / "run.json").is_file():
+            raise UserError(
+                f"resume={asked}: this checkpoint lies in no run directory. To start from its weights: model.weights={asked}"
+            )
+        return directory, path
+    if not path.is_dir():
+        raise UserError(f"resume={asked}: there is no such directory; give a run directory, or auto.")
+    if not (path / "result.json").is_file():
+        raise UserError(f"resume={asked}: this is no run directory (it has no result.json).")
+    return path.resolve(), None
+
+
+def _newest(outputs: Path, identity: str) -> Path | None:
+    runs = [path.parent for path in outputs.glob(f"*/*-{identity}*/result.json")]
+    runs = sorted(runs, key=lambda run: (run / "result.json").stat().st_mtime, reverse=True)
+    unfinished = [run for run in runs if record.read_result(run).get("status") != record.FINISHED]
+    free = [run for run in unfinished if not record.is_locked(run)]
+    if len(free) < len(unfinished):
+        log.warning("resume=auto: a run of this config is being written by another process; that one is left alone")
+    return next(iter(free + [run for run in runs if run not in unfinished]), None)
+
+
+def facts(directory: Path) -> dict[str, Any] | None:
+    """A run's run.json, or None when it did not get that far. Raises UserError for one that cannot be read."""
+    path = directory / "run.json"
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: found[name] for name in ("config", "options", "overrides", "name", "identity", "choices", "code")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({error}); start the run again without resume.") from error
+
+
+def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
+    """The config to go on with: the run's own when nothing but where and how was typed; else what was typed, if it agrees.
+
+    Raises UserError naming what differs.
+    """
+    how = {key.split(".")[-1] for key in config.NOT_IDENTITY}
+    typed = [word for word in composed.overrides if word.lstrip("+").partition("=")[0].split(".")[-1] not in how]
+    if not typed:
+        return config.recorded(saved, composed)
+    differences = list(_differences(saved["config"], composed.record, ""))
+    if not differences:
+        return composed
+    shown = "; ".join(differences[:5]) + ("; …" if len(differences) > 5 else "")
+    raise UserError(
+        f"resume: the run differs from what was typed: {shown}.\nA run goes on as it began (resume=DIR alone does that); "
+        "to train on with other settings start from its weights: model.weights=DIR/checkpoints/best.pt"
+    )
+
+
+def _differences(then: Any, now: Any, path: str) -> list[str]:
+    if isinstance(then, dict) and isinstance(now, dict):
+        keys = [*then, *(key for key in now if key not in then)]
+        names = {key: f"{path}.{key}" if path else key for key in keys}
+        return [
+            line
+            for key in keys
+            if names[key] not in config.NOT_IDENTITY
+            for line in _differences(then.get(key), now.get(key), names[key])
+        ]
+    return [] if then == now else [f"{path} was {json.dumps(then)}, is {json.dumps(now)}"]
+
+
+def state(directory: Path, file: Path | None) -> dict[str, Any] | None:
+    """What to go on from: the named checkpoint, or the newest whole one; None when the run has none yet."""
+    saved = checkpoint.newest(directory / "checkpoints") if file is None else checkpoint.load(file)
+    if saved is not None and "progress" not in saved:
+        raise UserError(f"{file} holds weights alone, nothing to go on from; to start from them: model.weights={file}")
+    return saved
+
+
+def code_is_the_same(directory: Path, named: dict[str, Any]) -> bool:
+    """Whether the code a run used is the code here: the commit, the changes to it, and the modules its config names."""
+    try:
+        then = json.loads((directory / "run.json").read_text(encoding="utf-8"))["code"]
+    except (OSError, ValueError, KeyError):
+        return False
+    patch = directory / "source.patch"
+    now, changes = provenance.git_state()
+    then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
+    now["modules"] = {name: facts for name, (facts, _) in provenance.modules(named).items()}
+    return then == now and changes == then_changes

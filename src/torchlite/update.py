@@ -1,0 +1,198 @@
+"""One optimizer update: micro-batches, scaling, the guard against numbers that are not finite, clipping, the step."""
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchlite.errors import UserError
+from torchlite.metrics import Averages
+from torchlite.tasks.step import Step
+
+log = logging.getLogger("torchlite")
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class NotFiniteError(FloatingPointError):
+    """A loss or gradient that is infinite or no number; the update was not applied."""
+
+
+class Updater:
+    """Applies updates, each with the mean gradient over the samples of one batch, however that is cut.
+
+    Args:
+        model: holds the parameters.
+        forward: what is called in its place, the compiled model for one.
+        task: its `training_step(forward, batch)` gives losses per sample.
+        precision: fp32, or autocast to bf16 or fp16, the latter with a gradient scaler.
+        micro_batch_size: samples at once; None for the whole batch; "auto" halves it whenever memory runs out.
+        clip_grad_norm, clip_grad_value: largest norm of the whole gradient, largest entry; on unscaled gradients.
+        clip_gradients: a function of yours, called with (parameters, norm) instead.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        forward: Callable[..., Any],
+        task: Any,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        precision: str = "fp32",
+        micro_batch_size: int | str | None = None,
+        clip_grad_norm: float | None = None,
+        clip_grad_value: float | None = None,
+        clip_gradients: Callable[[list[nn.Parameter], Tensor], Any] | None = None,
+    ) -> None:
+        self.model, self.forward, self.task, self.optimizer, self.device = model, forward, task, optimizer, device
+        self.precision = precision
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.halving = micro_batch_size == "auto"
+        self.micro_batch_size = micro_batch_size if isinstance(micro_batch_size, int) else None
+        self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
+        self.averages = Averages()  # of the samples since somebody reset them
+        self.parameters = list(model.parameters())
+        self._square = torch.zeros((), device=device)  # the squared norm of the latest gradient
+        self.skipped = 0  # updates that fp16's scaler did not apply
+        # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
+        self._found_inf = device.type == "cuda" and bool(optimizer.defaults.get("fused"))
+        self._bad: list[Tensor] = []  # on such a device: [P] flags of bad gradients per update since the last look
+        self._seen: list[tuple[int, Tensor]] = []
+
+    def apply(self, batch: Any, update: int) -> bool:
+        """Do update number `update` (from 1). False when fp16's scaler found an overflow and left it out.
+
+        Raises:
+            NotFiniteError: the gradient is not finite; the weights are as before. On CUDA `look` raises it, later.
+        """
+        self._backward(batch)
+        self.scaler.unscale_(self.optimizer)
+        parameters = [p for p in self.parameters if p.grad is not None]
+        squares = self._squares([p.grad for p in parameters if p.grad is not None])
+        self._square = squares.sum()
+        if not self.scaler.is_enabled():
+            self._guard(squares, batch, update)
+        self._clip(parameters)
+        scale = self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.scaler.get_scale() >= scale:
+            return True
+        self.skipped += 1
+        log.info(
+            f"fp16 overflow: update {update} is tried again with the next batch, at scale {self.scaler.get_scale():g}"
+        )
+        if self.scaler.get_scale() < 1e-3:
+            raise NotFiniteError(f"update {update}: the gradient is not finite at any scale. {_advice(batch.ids)}")
+        return False
+
+    # Forward and backward
+
+    def _backward(self, batch: Any) -> None:
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)
+            try:
+                parts = [self._backward_part(part, len(batch.ids)) for part in self._cut(batch)]
+            except torch.OutOfMemoryError:
+                if not self.halving or (self.micro_batch_size or len(batch.ids)) == 1:
+                    raise
+                self._halve(len(batch.ids))
+                continue
+            for loss_sum, count, metrics in parts:
+                self.averages.add_sum("loss", loss_sum, count)
+                self.averages.add(metrics)
+            return
+
+    def _cut(self, batch: Any) -> tuple[Any, ...]:
+        whole = self.micro_batch_size is None or self.micro_batch_size >= len(batch.ids)
+        return (batch,) if whole else tuple(batch.split(self.micro_batch_size))
+
+    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, int, dict[str, Tensor]]:
+        try:
+            with self.autocast():
+                step = self.task.training_step(self.forward, part)
+        except ValueError as error:
+            if "more than 1 value per channel" in str(error):
+                raise UserError(
+                    "a batch of one sample has no batch statistics: set data.drop_last=true, another data.batch_size or "
+                    "trainer.micro_batch_size, or model.norm=group."
+                ) from error
+            raise
+        if not isinstance(step, Step) or step.losses.shape != part.ids.shape:
+            raise UserError(
+                f"{type(self.task).__name__}.training_step has to return a Step with one loss a sample, [B]."
+            )
+        loss_sum = step.losses.sum()
+        self.scaler.scale(loss_sum / window).backward()
+        return loss_sum.detach(), len(part.ids), step.metrics
+
+    def _halve(self, window: int) -> None:
+        self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        log.warning(
+            f"out of memory: going on with trainer.micro_batch_size={self.micro_batch_size}; updates stay the same"
+        )
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if self.precision == "fp32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, PRECISIONS[self.precision])
+
+    # Gradients
+
+    @property
+    def grad_norm(self) -> Tensor:
+        """The norm of the latest update's whole gradient, unscaled, before clipping; a scalar on the device."""
+        return self._square.sqrt()
+
+    def _squares(self, gradients: list[Tensor]) -> Tensor:
+        """The squared norm of each gradient, [P]. On CPU by dot products, a third of the cost of torch's norms."""
+        if self.device.type == "cpu":
+            flat = [g.view(-1) if g.is_contiguous() else g.flatten() for g in gradients]
+            return torch.stack([torch.dot(g, g) for g in flat])
+        return torch.stack(torch._foreach_norm(gradients)).square()
+
+    def _guard(self, squares: Tensor, batch: Any, update: int) -> None:
+        """Keep a gradient that is not finite from the weights."""
+        if not self._found_inf:
+            if not math.isfinite(self._square.item()):
+                raise NotFiniteError(self._story(~squares.isfinite(), batch.ids, update))
+            return
+        bad = ~squares.isfinite()
+        self.optimizer.found_inf = bad.any().float()  # type: ignore[attr-defined]
+        self._bad.append(bad)
+        self._seen.append((update, batch.ids))
+
+    def look(self) -> None:
+        """Raise NotFiniteError for the first bad update since the last look. Waits for the device; a no-op on CPU."""
+        if self._bad:
+            flags = torch.stack(self._bad).cpu()
+            seen = self._seen
+            self._bad, self._seen = [], []
+            for row, (update, ids) in zip(flags, seen, strict=True):
+                if row.any():
+                    raise NotFiniteError(self._story(row, ids, update))
+
+    def _story(self, bad: Tensor, ids: Tensor, update: int) -> str:
+        names = [name for name, p in self.model.named_parameters() if p.grad is not None]
+        where = next((name for name, is_bad in zip(names, bad.tolist(), strict=False) if is_bad), "the whole")
+        return f"update {update}: the gradient of {where} is not finite; it was not applied. {_advice(ids)}"
+
+    def _clip(self, parameters: list[nn.Parameter]) -> None:
+        if self.clip_gradients is not None:
+            self.clip_gradients(parameters, self.grad_norm)
+            return
+        if self.clip_grad_norm is not None:
+            nn.utils.clip_grads_with_norm_(parameters, self.clip_grad_norm, self.grad_norm)
+        if self.clip_grad_value is not None:
+            nn.utils.clip_grad_value_(parameters, self.clip_grad_value)
+
+
+def _advice(ids: Tensor) -> str:
+    shown = ", ".join(map(str, ids[:8].tolist())) + (", …" if len(ids) > 8 else "")
+    return f"Samples: {shown}. Try a lower optimizer.lr or trainer.clip_grad_norm=1."

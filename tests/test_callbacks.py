@@ -1,0 +1,82 @@
+"""Hooks are called where they say, and a hook that does not exist is refused."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.conftest import Typed
+from torchlite.callbacks import Callback, EarlyStopping, Hooks
+from torchlite.errors import UserError
+
+
+def test_a_hook_with_an_unknown_name_is_an_error() -> None:
+    """F4"""
+    with pytest.raises(UserError, match="Mine.on_epoch_ends is no hook; did you mean on_epoch_end?"):
+        type("Mine", (Callback,), {"on_epoch_ends": lambda self, trainer: None})
+
+
+def test_hooks_are_called_in_order(typed: Typed, tmp_path: Path) -> None:
+    """F4, F8: a callback of one's own from the command line alone."""
+    done = typed("trainer=smoke", "trainer.max_epochs=2", "model=mlp", "+callbacks.spy._target_=tests.strangers.Spy")
+    assert done.code == 0, done.text
+    validation = "validation ['val/acc1', 'val/acc5', 'val/loss']"
+    scores = "['test/acc1', 'test/acc5', 'test/loss', 'val/acc1', 'val/acc5', 'val/loss']"
+    assert (tmp_path / "hooks.txt").read_text().splitlines() == [
+        "fit begin",
+        *("epoch begin 0", validation, "epoch end 1"),
+        *("epoch begin 1", validation, "epoch end 2"),
+        f"fit end {scores}",
+    ]
+
+
+def test_a_callback_can_be_switched_off(typed: Typed, tmp_path: Path) -> None:
+    done = typed("trainer=smoke", "model=mlp", "callbacks.tensorboard=null")
+    assert done.code == 0, done.text
+    assert not list((tmp_path / "outputs").rglob("tensorboard"))
+    assert typed("trainer=smoke", "model=mlp", "callbacks=none").code == 0
+
+
+def test_only_overridden_hooks_are_listened_to() -> None:
+    calls = []
+
+    class Mine(Callback):
+        def on_epoch_end(self, trainer: object) -> None:
+            calls.append(trainer)
+
+    hooks = Hooks({"mine": Mine(), "stop": EarlyStopping()})
+    hooks.call("on_batch_end", "trainer", "batch")
+    hooks.call("on_epoch_end", "trainer")
+    assert calls == ["trainer"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "values", "stops_after"),
+    [
+        ("max", [0.5, 0.6, 0.6, 0.55, 0.61, 0.5, 0.5, 0.5], 8),
+        ("min", [1.0, 0.9, 0.95, 0.95, 0.95, 0.1], 5),
+        ("max", [0.9, 0.8, 0.8, 0.8, 0.99], 4),
+    ],
+)
+def test_early_stopping_waits_its_patience(direction: str, values: list[float], stops_after: int) -> None:
+    """T15, D04"""
+    stopped: list[str] = []
+    trainer = SimpleNamespace(monitor="val/acc1", monitor_direction=direction, stop=stopped.append)
+    callback = EarlyStopping(patience_validations=3)
+    for seen, value in enumerate(values, 1):
+        callback.on_validation_end(trainer, {"val/acc1": value})
+        other = EarlyStopping(patience_validations=3)  # as if it had been resumed here
+        other.load_state_dict(callback.state_dict())
+        callback = other
+        assert bool(stopped) == (seen >= stops_after)
+        if stopped:
+            break
+    assert seen == stops_after
+
+
+def test_early_stopping_ends_a_run(typed: Typed, tmp_path: Path) -> None:
+    done = typed(
+        "callbacks=early_stopping", "callbacks.early_stopping.patience_validations=2", "model=mlp", "optimizer.lr=0"
+    )
+    assert done.code == 0, done.text
+    assert "stopped after epoch 3: val/acc1 has not improved for 2 validations" in done.stdout

@@ -1,0 +1,99 @@
+"""Every command the documents show is run here, as typed."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT, Command, Typed
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {  # shown, and run by other means
+    "make train": "test_make_train",
+    "make test": "this very test run",
+    "tensorboard --logdir outputs": "test_tensorboard.py reads what it would show",
+    "python /path/to/torchlite/train.py --config-dir conf model=tiny_net model.width=64": "test_the_page_on_adding",
+    "python train.py trainer.max_epoch=3 optimzer=sgd": "test_typos.py",
+}
+SLOW = ("experiment=", "data=fashion_mnist")
+
+
+def shown_commands() -> list[str]:
+    commands, inside = [], False
+    for document in DOCUMENTS:
+        for line in document.read_text(encoding="utf-8").splitlines():
+            if line.startswith("```"):
+                inside = not inside
+            line = re.sub(r"\s+#.*", "", line).removeprefix("$ ").strip()
+            if inside and re.match(r"(python|make|tensorboard) ", line):
+                commands.append(line)
+    return list(dict.fromkeys(commands))
+
+
+COMMANDS = [command for command in shown_commands() if command not in ELSEWHERE]
+
+
+def test_the_documents_show_commands() -> None:
+    assert len(COMMANDS) >= 8
+    assert set(ELSEWHERE) <= set(shown_commands())
+
+
+@pytest.fixture
+def small_fashion_mnist(tmp_path: Path) -> Path:
+    """Files of Fashion-MNIST's format with a few hundred random images, so that a shown command takes seconds."""
+    raw = tmp_path / "data" / "FashionMNIST" / "raw"
+    raw.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    for part, count in (("train", 400), ("t10k", 40)):
+        images = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        header = np.array([0x803, count, 28, 28], dtype=">i4").tobytes()
+        (raw / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
+        labels = (np.arange(count) % 10).astype(np.uint8)
+        (raw / f"{part}-labels-idx1-ubyte").write_bytes(
+            np.array([0x801, count], dtype=">i4").tobytes() + labels.tobytes()
+        )
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shown", COMMANDS)
+def test_a_shown_command_runs_as_typed(typed: Typed, small_fashion_mnist: Path, shown: str) -> None:
+    words = shlex.split(shown)
+    assert words[:2] == ["python", "train.py"], f"add {shown!r} to the ways a command is tested"
+    done = typed(*words[2:])
+    assert done.code == 0, done.text
+
+
+def test_the_page_on_adding(command: Command, tmp_path: Path) -> None:
+    """A stranger's model: one file and one yaml, from outside the repository, copied from the page."""
+    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    (python,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    (yaml,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "nets.py").write_text(python)
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "conf" / "model" / "tiny_net.yaml").write_text(yaml)
+    words = ["--config-dir", "conf", "model=tiny_net", "model.width=64"]
+    done = command("train.py", *words, "trainer=smoke")
+    assert done.code == 0, done.text
+    assert "outputs/digits-tiny_net-smoke/" in done.stdout
+    done = command("train.py", *words, "model.widht=64")
+    assert (done.code, done.stderr) == (2, "model.widht: no such key in model. Did you mean model.width?\n")
+
+
+@pytest.mark.slow
+def test_make_train(tmp_path: Path) -> None:
+    """The result a new user reads first: at least 0.97 on the digits' test part, in under a minute."""
+    done = subprocess.run(
+        ["make", "train"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=True, stdin=subprocess.DEVNULL
+    )
+    (accuracy,) = re.findall(r"^best: .*test/acc1 ([0-9.]+)", done.stdout, re.M)
+    (where,) = re.findall(r"^the whole record is in (\S+)", done.stdout, re.M)
+    try:
+        assert float(accuracy) >= 0.97
+        assert (ROOT / where / "result.json").exists()
+    finally:
+        shutil.rmtree(ROOT / where)

@@ -1,0 +1,70 @@
+"""What TensorBoard would show: read back from the event file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.conftest import Typed
+from torchlite.callbacks.tensorboard import flat_hparams, image_grid
+
+
+@pytest.fixture
+def events(typed: Typed, tmp_path: Path) -> EventAccumulator:
+    done = typed("trainer=smoke", "trainer.max_epochs=2", "model=mlp", "callbacks.tensorboard.num_images=12")
+    assert done.code == 0, done.text
+    (folder,) = (tmp_path / "outputs").rglob("tensorboard")
+    return EventAccumulator(str(folder), size_guidance={"images": 0, "scalars": 0}).Reload()
+
+
+def test_scalars_images_and_hparams_are_in_one_run(events: EventAccumulator) -> None:
+    """T14"""
+    tags = events.Tags()
+    wanted = {
+        "train/loss",
+        "val/loss",
+        "val/acc1",
+        "lr",
+        "grad_norm",
+        "seconds/epoch",
+        "update/loss",
+        "images_per_second",
+    }
+    assert wanted <= set(tags["scalars"])
+    assert {"train/augmented", "val/misclassified"} <= set(tags["images"])
+    assert {"final/test/acc1", "final/val/acc1"} <= set(tags["scalars"])
+    session = events.SummaryMetadata("_hparams_/session_start_info")
+    assert session.plugin_data.plugin_name == "hparams"
+    picture = events.Images("train/augmented")[0]
+    assert (picture.width, picture.height) == (8 * 65 + 1, 2 * 65 + 1)
+    assert "val/misclassified/text_summary" in tags["tensors"]
+
+
+def test_each_curve_has_one_value_per_update_and_the_lines_of_the_record(
+    events: EventAccumulator, tmp_path: Path
+) -> None:
+    import json
+
+    (file,) = (tmp_path / "outputs").rglob("metrics.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for name in ("train/loss", "update/loss", "lr", "val/acc1"):
+        steps = [(event.step, event.value) for event in events.Scalars(name)]
+        assert [step for step, _ in steps] == [line["update"] for line in lines if name in line]
+        assert [step for step, _ in steps] == sorted({step for step, _ in steps})
+        assert [value for _, value in steps] == pytest.approx([line[name] for line in lines if name in line])
+
+
+def test_hparams_take_any_config() -> None:
+    """M01"""
+    config = {"a": None, "b": [1, 2], "c": {"d": True, "e": {"f": Path("x")}, "g": {}}, "h": 1.5, "i": "text"}
+    flat = flat_hparams(config)
+    assert flat == {"a": "None", "b": "[1, 2]", "c.d": True, "c.e.f": "x", "c.g": "{}", "h": 1.5, "i": "text"}
+
+
+def test_a_grid_frames_every_image() -> None:
+    grid = image_grid(torch.ones(10, 3, 64, 70))
+    assert grid.shape == (3, 2 * 65 + 1, 8 * 71 + 1)
+    assert grid.sum() == 10 * 3 * 64 * 70
+    assert grid[:, 0].sum() == 0 and grid[:, 1:65, 1:71].min() == 1
+    assert image_grid(torch.ones(1, 1, 8, 8)).shape == (1, 66, 66)
