@@ -28,7 +28,7 @@ BETWEEN_LEAVES = {("tasks", "metrics"), ("data", "randomness")}
 LEAF_LIBRARIES = {"torch", "torchvision", "timm", "numpy", "PIL"} | set(sys.stdlib_module_names)
 EXTRA_LIBRARIES = {
     "callbacks": {"rich", "mlflow"},
-    "data": {"filelock"},
+    "data": {"filelock", "simplejpeg", "webdataset"},
     "models": {"safetensors"},
 }  # the plan's own words for progress and for locks
 HYDRA = {"hydra", "omegaconf"}

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 _MASK = (1 << 64) - 1
-ORDER, AUGMENT, SAMPLE = 1, 2, 3  # streams: the same (seed, epoch, sample) gives unrelated draws in each
+# Streams: the same (seed, epoch, sample) gives unrelated draws in each
+ORDER, AUGMENT, SAMPLE, CROP, WINDOW, BALANCE, STREAM = 1, 2, 3, 4, 5, 6, 7
 
 
 def _signed(value: int) -> int:
@@ -69,15 +70,15 @@ def draws(seed: int, epoch: int, sample_ids: Tensor, num_draws: int, stream: int
     return _shift(bits, 40).to(torch.float32) * (1.0 / (1 << 24))  # 24 bits: all that a float32 in [0, 1) holds evenly
 
 
-def permutation(seed: int, epoch: int, num_samples: int) -> Tensor:
+def permutation(seed: int, epoch: int, num_samples: int, stream: int = ORDER) -> Tensor:
     """The order of samples in one epoch: a permutation of range(num_samples), int64, a function of (seed, epoch)."""
-    bits = hash_bits(seed, epoch, torch.arange(num_samples), 1, ORDER)[:, 0]
+    bits = hash_bits(seed, epoch, torch.arange(num_samples), 1, stream)[:, 0]
     return torch.argsort(bits, stable=True)
 
 
-def sample_seed(seed: int, epoch: int, sample_id: int) -> int:
-    """A 63-bit seed for a generator that serves one sample in one epoch."""
-    return _mix_int(_mix_int(sample_id * 0x9E3779B97F4A7C15) + _key(seed, epoch, SAMPLE)) >> 1
+def sample_seed(seed: int, epoch: int, sample_id: int, stream: int = SAMPLE) -> int:
+    """A 63-bit seed for a generator that serves one sample (or, in the stream WINDOW, one update) in one epoch."""
+    return _mix_int(_mix_int(sample_id * 0x9E3779B97F4A7C15) + _key(seed, epoch, stream)) >> 1
 
 
 def seed_everything(seed: int) -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchlite.data import batches as module
+from torchlite.data import samples as module
 from torchlite.data.augment import RandomCrop, RandomHorizontalFlip
-from torchlite.data.batches import Batch, Batches, InMemory
+from torchlite.data.batches import Batch, Batches
 from torchlite.data.preprocess import Preprocess
+from torchlite.data.samples import InMemory
 
 CPU = torch.device("cpu")
 

@@ -37,6 +37,8 @@ def data(**changes: Any) -> ImageData:
 
 def test_digits_from_end_to_end() -> None:
     made = data(train=digits("train"), test=digits("test"), num_classes=10, image_size=8, augment=[RandomCrop(1)])
+    held_out = made.split.pop("held_out").split()
+    assert len(made.split.pop("held_out_sha256")) == 64 and int(held_out[-1].split("-")[-1]) < 1437
     assert made.split == {
         "train": 1293,
         "val": 144,
@@ -44,6 +46,7 @@ def test_digits_from_end_to_end() -> None:
         "validation": "stratified part of train",
         "val_fraction": 0.1,
         "split_seed": 0,
+        "fingerprint_of": {"train": "pixels", "test": "pixels"},
     }
     assert made.class_names == [str(digit) for digit in range(10)]
     assert made.choices == {"in_memory": True, "num_workers": 0}
@@ -64,10 +67,11 @@ def test_the_split_depends_on_split_seed_and_not_on_seed() -> None:
 def test_validation_may_be_given_or_left_out() -> None:
     given = data(val=source(12, seed=2))
     assert given.val is not None and given.val.num_samples == 12 and given.train.num_samples == 40
-    assert given.split == {"train": 40, "val": 12, "test": 10, "validation": "own source"}
+    pixels = dict.fromkeys(("train", "val", "test"), "pixels")
+    assert given.split == {"train": 40, "val": 12, "test": 10, "validation": "own source", "fingerprint_of": pixels}
     without = data(val_fraction=0, test=None)
     assert without.val is None and without.test is None
-    assert without.split == {"train": 40, "validation": "none"}
+    assert without.split == {"train": 40, "validation": "none", "fingerprint_of": {"train": "pixels"}}
 
 
 def test_evaluation_counts_every_sample_in_order() -> None:
@@ -106,6 +110,19 @@ def test_a_batch_larger_than_the_set_warns_of_the_real_size(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize(
+    ("num_samples", "drop_last", "smallest", "said"),
+    [(9, False, 1, "data.batch_size=3"), (9, True, 4, ""), (10, False, 2, ""), (8, False, 4, ""), (3, False, 3, "")],
+)
+def test_h13_a_last_batch_of_one_sample_is_said_at_the_start(
+    caplog: pytest.LogCaptureFixture, num_samples: int, drop_last: bool, smallest: int, said: str
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="torchlite"):
+        made = data(train=source(num_samples), val_fraction=0, batch_size=4, drop_last=drop_last)
+    assert made.train.smallest == smallest == min(len(batch.ids) for batch in made.train.epoch(0))
+    assert ("has 1 sample" in caplog.text) == bool(said) and said in caplog.text
+
+
+@pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"channels": 3}, "data.preprocess.mean and data.preprocess.std have 1 numbers, but data.channels is 3"),
@@ -114,7 +131,6 @@ def test_a_batch_larger_than_the_set_warns_of_the_real_size(caplog: pytest.LogCa
         ({"batch_size": 0}, "data.batch_size=0"),
         ({"eval_batch_size": 0}, "data.eval_batch_size=0"),
         ({"val_fraction": 1.0}, "data.val_fraction=1.0"),
-        ({"in_memory": False}, "data.in_memory=false"),
         ({"augment": [nn.Identity()]}, r"data.augment\[0\] is a Identity, which has no `num_draws`"),
     ],
 )

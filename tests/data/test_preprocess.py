@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torchvision.transforms import v2
 
 from torchlite.data.preprocess import Preprocess
 from torchlite.errors import UserError
@@ -42,3 +45,45 @@ def test_float_pixels_are_not_changed_in_place() -> None:
 def test_numbers_that_do_not_fit_are_refused(mean: list[float], std: list[float], named: str) -> None:
     with pytest.raises(UserError, match=named):
         Preprocess(mean, std)
+
+
+@given(
+    height=st.integers(1, 70),
+    width=st.integers(1, 70),
+    resize=st.one_of(st.none(), st.integers(1, 40), st.lists(st.integers(1, 40), min_size=2, max_size=2)),
+    crop=st.one_of(st.none(), st.integers(1, 50), st.lists(st.integers(1, 50), min_size=2, max_size=2)),
+    channels=st.sampled_from([1, 3]),
+)
+def test_fit_is_torchvisions_resize_and_center_crop(
+    height: int, width: int, resize: int | list[int] | None, crop: int | list[int] | None, channels: int
+) -> None:
+    image = torch.randint(
+        0, 256, (channels, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    if isinstance(resize, int) and max(height, width) / min(height, width) * resize > 500:
+        return  # a line of thousands of pixels tells nothing more
+    preprocess = Preprocess([0.5] * channels, [0.5] * channels, resize, crop)
+    steps = [v2.Resize(resize if isinstance(resize, int) else tuple(resize), antialias=True)] if resize else []
+    steps += [v2.CenterCrop(crop)] if crop else []
+    expected = image.float()
+    for step in steps:
+        expected = step(expected)
+    got = preprocess.fit(image)
+    assert got.dtype == torch.uint8 and got.shape == expected.shape
+    assert torch.equal(got, expected.round().clamp(0, 255).to(torch.uint8))
+    batch = torch.stack([image, image.flip(2), image])
+    assert torch.equal(preprocess.fit(batch)[2], got)  # the same bits in any batch
+    assert torch.equal(preprocess(batch)[0], preprocess.normalize(got[None])[0])
+    assert torch.equal(preprocess(batch.float()), preprocess(batch))  # what an exported file is fed
+
+
+def test_values_keep_their_range() -> None:
+    ends = torch.tensor([0, 255], dtype=torch.uint8).repeat(3, 31, 17)
+    fitted = Preprocess([0.5] * 3, [0.5] * 3, resize=13, crop=11).fit(ends)
+    assert fitted.shape == (3, 11, 11) and fitted.min() >= 0 and fitted.max() <= 255
+
+
+@pytest.mark.parametrize(("key", "value"), [("resize", 0), ("crop", [4, 0]), ("resize", [1, 2, 3])])
+def test_sizes_that_do_not_fit_are_refused(key: str, value: object) -> None:
+    with pytest.raises(UserError, match=f"data.preprocess.{key}="):
+        Preprocess([0.5], [0.5], **{key: value})

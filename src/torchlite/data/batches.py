@@ -1,16 +1,16 @@
 """Batches of one part of a set: their order, their augmentation, and nothing that depends on what ran before."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchlite.data.augment import Augmentation
-from torchlite.randomness import draws, permutation
-
-VALUES_AT_ONCE = 1 << 20  # pixel values prepared in one go: hides the cost of calling torch; 4 MB as float32
+from torchlite.data.mixing import Mixture, probabilities, window_rng
+from torchlite.data.order import Order, balanced_order, epoch_order, share, windows
+from torchlite.data.samples import Samples
+from torchlite.randomness import WINDOW, draws, sample_seed
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Batch:
 
     Args:
         images: float32 [B, C, H, W], augmented and preprocessed, on the model's device.
-        targets: int64 [B], on the model's device.
+        targets: int64 [B], or class probabilities float32 [B, K] of mixed samples, on the model's device.
         ids: int64 [B], index of each sample in its part, on the CPU.
     """
 
@@ -33,48 +33,6 @@ class Batch:
         yield from map(Batch, *parts)
 
 
-class Samples(Protocol):
-    """Where decoded images come from: memory, or loader workers."""
-
-    targets: Tensor  # int64 [N], on the model's device
-
-    def fetch(self, groups: Sequence[Tensor]) -> Iterator[Tensor]:
-        """For each group of ids (int64, CPU) in turn its images, uint8 [len(group), C, H, W], on the model's device."""
-        ...
-
-    def num_values(self) -> int:
-        """Pixel values in one image."""
-        ...
-
-
-class InMemory:
-    """Samples held as one uint8 tensor on the model's device.
-
-    Args:
-        images: uint8 [M, C, H, W].
-        targets: int64 [N].
-        rows: int64 [N], the row of `images` each sample is in; None when they are all there, in order.
-    """
-
-    def __init__(self, images: Tensor, targets: Tensor, rows: Tensor | None = None) -> None:
-        self.images = images
-        self.targets = targets
-        self.rows = rows
-
-    def part(self, ids: Tensor) -> "InMemory":
-        """The samples with these ids (int64), numbered from 0; the images are shared, not copied."""
-        ids = ids.to(self.images.device)
-        return InMemory(self.images, self.targets[ids], ids if self.rows is None else self.rows[ids])
-
-    def fetch(self, groups: Sequence[Tensor]) -> Iterator[Tensor]:
-        for ids in groups:
-            ids = ids.to(self.images.device, non_blocking=True)
-            yield self.images.index_select(0, ids if self.rows is None else self.rows.index_select(0, ids))
-
-    def num_values(self) -> int:
-        return self.images[0].numel()
-
-
 class Batches:
     """The batches of one part: `epoch(e)` gives them, `len()` is how many an epoch has.
 
@@ -86,17 +44,22 @@ class Batches:
         seed: shuffles by (seed, epoch); None keeps the samples in order.
         augment: applied in turn; needs a seed.
         drop_last: leave out a last batch that is smaller than `batch_size`.
+        mixture: mixes the samples of a batch; needs a seed and `num_classes`.
+        sampling: "each_once" an epoch; "balanced": all classes as often; "as_it_comes": in the order of a stream.
     """
 
     def __init__(
         self,
         samples: Samples,
         batch_size: int,
-        preprocess: nn.Module,
+        preprocess: Callable[[Tensor], Tensor],
         device: torch.device,
         seed: int | None = None,
         augment: Sequence[Augmentation] = (),
         drop_last: bool = False,
+        mixture: Mixture | None = None,
+        num_classes: int = 0,
+        sampling: Order = "each_once",
     ) -> None:
         self.samples = samples
         self.num_samples = len(samples.targets)
@@ -106,34 +69,99 @@ class Batches:
         self.seed = seed
         self.augment = augment
         self.drop_last = drop_last
+        self.mixture = mixture
+        self.num_classes = num_classes
+        self.sampling = sampling
 
     def __len__(self) -> int:
         return (self.num_samples if self.drop_last else self.num_samples + self.batch_size - 1) // self.batch_size
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    @property
+    def smallest(self) -> int:
+        """Samples in the smallest batch of an epoch: batch normalization may need more than one."""
+        rest = self.num_samples % self.batch_size
+        return rest if rest and not (self.drop_last and len(self)) else min(self.batch_size, self.num_samples)
+
+    def epoch(self, epoch: int, start: int = 0, rank: int = 0, num_ranks: int = 1) -> Iterator[Batch]:
         """The batches of one epoch, a function of (seed, epoch); `start` leaves out as many first ones, unread.
 
+        Of several ranks each gets its share of every batch, perhaps an empty one; the shares in turn are the batch.
         Images of neighboring batches may share memory: change none in place.
         """
         if start >= len(self):
             return
-        order = torch.arange(self.num_samples) if self.seed is None else permutation(self.seed, epoch, self.num_samples)
-        order = order[start * self.batch_size : len(self) * self.batch_size]
         # Draws belong to samples, so batches can be prepared several at once without a change in any bit.
-        batches_at_once = max(1, VALUES_AT_ONCE // (self.samples.num_values() * self.batch_size))
-        groups = order.split(self.batch_size * batches_at_once)
-        for ids, pixels in zip(groups, self.samples.fetch(groups), strict=True):
-            images, targets = self._prepare(epoch, ids, pixels)
-            yield from map(
-                Batch, images.split(self.batch_size), targets.split(self.batch_size), ids.split(self.batch_size)
-            )
+        at_once = self.samples.batches_at_once(self.batch_size)
+        order = self._order(epoch)
+        lead = 1 if self.mixture is not None and num_ranks > 1 else 0
+        if num_ranks == 1:
+            order = order[start * self.batch_size : len(self) * self.batch_size]
+            groups = list(order.split(self.batch_size * at_once))
+            runs = [self._sizes(len(keys)) for keys in groups]
+        else:
+            updates = windows(order, self.batch_size, self.drop_last)[start:]
+            shares = [_with_lead(update, rank, num_ranks, lead) for update in updates]
+            parts = [shares[first : first + at_once] for first in range(0, len(shares), at_once)]
+            groups = [torch.cat(part) for part in parts]
+            runs = [[len(own) for own in part] for part in parts]
+        numbers = [keys % self.num_samples for keys in groups] if self.sampling == "balanced" else groups
+        update = start
+        fetched = self.samples.fetch(epoch, groups, numbers)
+        for sizes, keys, ids, (pixels, own_targets) in zip(runs, groups, numbers, fetched, strict=True):
+            images, targets = self._prepare(epoch, keys, ids, pixels, own_targets)
+            for batch in map(Batch, images.split(sizes), targets.split(sizes), ids.split(sizes)):
+                yield batch if self.mixture is None else self._mixed(batch, epoch, update, lead)
+                update += 1
+
+    def _sizes(self, num_samples: int) -> list[int]:
+        """Those of the batches that so many samples, in a row, make."""
+        full, rest = divmod(num_samples, self.batch_size)
+        return [self.batch_size] * full + [rest] * bool(rest)
+
+    def _order(self, epoch: int) -> Tensor:
+        if self.seed is None or self.sampling == "as_it_comes":
+            return torch.arange(self.num_samples)
+        if self.sampling == "balanced":
+            return balanced_order(self.samples.targets.cpu(), self.seed, epoch)
+        return epoch_order(self.num_samples, self.seed, epoch)
 
     @torch.no_grad()
-    def _prepare(self, epoch: int, ids: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        ids = ids.to(self.device, non_blocking=True)
+    def _prepare(
+        self, epoch: int, keys: Tensor, ids: Tensor, images: Tensor, targets: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         if self.augment and self.seed is not None:
+            on_device = keys.to(self.device, non_blocking=True)
             widths = [augmentation.num_draws for augmentation in self.augment]
-            chances = draws(self.seed, epoch, ids, sum(widths))
-            for augmentation, own in zip(self.augment, chances.split(widths, 1), strict=True):
-                images = augmentation(images, own)
-        return self.preprocess(images), self.samples.targets.index_select(0, ids)
+            chances = draws(self.seed, epoch, on_device, sum(widths)).split(widths, 1)
+            on_host = chances
+            if self.device.type != "cpu" and any(getattr(one, "host_draws", False) for one in self.augment):
+                on_host = draws(self.seed, epoch, keys, sum(widths)).split(widths, 1)
+            for augmentation, here, there in zip(self.augment, chances, on_host, strict=True):
+                images = augmentation(images, there if getattr(augmentation, "host_draws", False) else here)
+        if targets is None:
+            targets = self.samples.targets.index_select(0, ids.to(self.device, non_blocking=True))
+        return self.preprocess(images), targets
+
+    @torch.no_grad()
+    def _mixed(self, batch: Batch, epoch: int, update: int, lead: int) -> Batch:
+        """The batch with each sample mixed with the one before it; `lead` samples came along only to be mixed with."""
+        assert self.mixture is not None and self.seed is not None
+        targets = batch.targets if batch.targets.ndim == 2 else probabilities(batch.targets, self.num_classes)
+        if not len(batch.ids):
+            return Batch(batch.images, targets, batch.ids)
+        rng = window_rng(sample_seed(self.seed, epoch, update, WINDOW))
+        if lead:
+            pairs = batch.images[1:], targets[1:], batch.images[:-1], targets[:-1]
+        else:
+            pairs = batch.images, targets, batch.images.roll(1, 0), targets.roll(1, 0)
+        images, targets = self.mixture.mix(*pairs, rng)
+        return Batch(images, targets, batch.ids[lead:])
+
+
+def _with_lead(window: Tensor, rank: int, num_ranks: int, lead: int) -> Tensor:
+    """A rank's share of a window, after the sample that its first one is mixed with where `lead` is 1."""
+    own = share(window, rank, num_ranks)
+    if not lead or not len(own):
+        return own
+    first = sum(len(share(window, before, num_ranks)) for before in range(rank))
+    return torch.cat([window[first - 1].reshape(1), own])

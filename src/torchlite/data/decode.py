@@ -1,31 +1,79 @@
-"""From whatever a source holds to uint8 tensors: the only place that knows layouts, image modes and label types."""
+"""Sources opened: what their items are, how large, and whether they may be decoded once and kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from torchlite.data import labels as label_rules
+from torchlite.data.memory import num_cores
+from torchlite.data.pixels import ROWS_AT_ONCE, as_tensor, channels_first, dtype, to_channels, to_tensor
+from torchlite.data.seeds import own_seeds, reseed
 from torchlite.errors import UserError
 
-ROWS_AT_ONCE = 4096  # images converted in one go, so that wide intermediate types stay small
-PROBES = 8  # samples compared with a source's own items before its arrays are trusted
+PROBES = 8  # samples read beforehand, to learn what the others are like
+BAD_SHOWN = 10  # files that cannot be read, in one message
 
 
 class Source(Protocol):
     """A map-style data set: its items are (image, label).
 
-    An image is a PIL image, or a uint8 array or tensor [H, W], [H, W, C] or [C, H, W]; a label is an integer.
-    Attributes used where they exist: `classes` (names in label order), `samples` ((path, label) of each item, for
-    messages), `data` with `targets` or `labels` (the whole set as arrays, used if no transform is set and items agree).
+    An image is a PIL image, or a uint8 array or tensor [H, W], [H, W, C] or [C, H, W], or the bytes of an image file; a
+    label is an integer. Attributes used where they exist: `classes` (names in label order), `targets` or `labels` (all
+    labels), `samples` ((path, label) of each item, for messages and the fingerprint), `data` (all images as an array,
+    used if no transform is set and items agree), `plain_files` (True: items are files as they are, read by any thread).
     """
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+@dataclass
+class Opened:
+    """A source that has been looked at, with its labels checked.
+
+    Args:
+        name: the key to name in messages, such as "data.train".
+        images: all of it as uint8 [N, C, H, W] (a view, where the source holds arrays), or None.
+        targets: int64 [N], counted in `class_names`.
+        class_names: names in label order, if the source has any.
+        size: (height, width) of the images that were read, None where they differ.
+        varies: two readings of one sample differ: the source has randomness of its own.
+    """
+
+    source: Source
+    name: str
+    channels: int
+    images: Tensor | None
+    targets: Tensor
+    class_names: list[str] | None
+    size: tuple[int, int] | None
+    varies: bool = False
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a loader worker: what it needs to read images; each array once, of arrays mapped from files no pixel."""
+        if self.images is None:
+            return vars(self)
+        if getattr(self.source, "files", None):
+            return vars(self) | {"images": None}
+        return vars(self) | {"source": None}
+
+    def read(self, index: int) -> Tensor:
+        """One image, uint8 [C, H, W]. Raises UserError, naming the sample."""
+        if self.images is not None:
+            return self.images[index]
+        return to_tensor(item(self.source, index, self.name)[0], self.channels, self._where(index))
+
+    def _where(self, index: int) -> str:
+        return f"{self.name}: {sample(self.source, index)}"
 
 
 @dataclass
@@ -37,17 +85,16 @@ class Decoded:
     class_names: list[str] | None
 
 
-def decode(
-    source: Source, name: str, num_classes: int, channels: int, image_size: int, class_names: list[str] | None = None
-) -> Decoded:
-    """The whole of a source, decoded once and checked.
+def open_source(
+    source: Source, name: str, num_classes: int, channels: int, class_names: list[str] | None = None
+) -> Opened:
+    """A source with its labels checked, some samples read, and nothing decoded that need not be.
 
     Args:
         source: see `Source`.
         name: the key to name in messages, such as "data.train".
         num_classes: labels are 0..num_classes-1.
         channels: 1 (gray) or 3 (RGB); images are converted.
-        image_size: pixels, side of the square image.
         class_names: names of the training classes; a source that numbers the same names otherwise is renumbered.
 
     Raises:
@@ -57,23 +104,99 @@ def decode(
         raise UserError(f"{name} is a {type(source).__name__}; it must be map-style, with __len__ and __getitem__.")
     if len(source) == 0:
         raise UserError(f"{name} ({type(source).__name__}) is empty.")
-    images, labels = _arrays(source, name, channels) or _items(source, name, channels)
-    height, width = images.shape[2:]
-    if (height, width) != (image_size, image_size):
-        raise UserError(
-            f"{name} has images of {height}x{width} pixels, but data.image_size is {image_size}. "
-            "Set data.image_size to the size of the images."
-        )
-    targets = _targets(labels, source, name, num_classes)
+    found = _arrays(source, name, channels)
+    images, labels = found or (None, _labels(source, name))
+    targets = label_rules.checked(labels, lambda index: sample(source, index), name, num_classes)
     own_names = getattr(source, "classes", None)
-    if own_names is None:
-        return Decoded(images, targets, class_names)
-    own_names = [str(label) for label in own_names]
-    if class_names is None and len(own_names) != num_classes:
-        raise UserError(f"data.num_classes is {num_classes}, but {name} has {len(own_names)} classes.")
-    if class_names is not None and own_names != class_names:
-        targets = _renumbered(targets, own_names, class_names, name)
-    return Decoded(images, targets, class_names or own_names)
+    targets, names = label_rules.in_order(targets, own_names, class_names, num_classes, name)
+    opened = Opened(source, name, channels, images, targets, names, None)
+    if images is not None:
+        opened.size = (images.shape[2], images.shape[3])
+    else:
+        _look(opened)
+    return opened
+
+
+def decode(
+    source: Source, name: str, num_classes: int, channels: int, image_size: int, class_names: list[str] | None = None
+) -> Decoded:
+    """The whole of a source whose images are of one size, decoded once and checked; arguments as for `open_source`."""
+    opened = open_source(source, name, num_classes, channels, class_names)
+    images = gather(opened)
+    check_size(images.shape[2:], image_size, name)
+    return Decoded(images, opened.targets, opened.class_names)
+
+
+def gather(
+    opened: Opened,
+    fit: Callable[[Tensor], Tensor] | None = None,
+    out: Callable[[tuple[int, ...]], Tensor] | None = None,
+) -> Tensor:
+    """All images of a source in one tensor, uint8 [N, C, H, W].
+
+    Args:
+        fit: brings one image or a batch to the size that is kept; None where all are of one size.
+        out: makes the tensor that is filled; a new one in memory by default.
+
+    Raises:
+        UserError: images differ in size, or files cannot be read: up to ten are named.
+    """
+    if opened.images is not None and fit is None and out is None:
+        return _whole(opened.images)
+    images, bad = torch.empty(0), []
+    for index, image in enumerate(_fitted(opened, fit)):
+        if isinstance(image, UserError):
+            bad.append(str(image))
+            if len(bad) == BAD_SHOWN:
+                break
+            continue
+        if not images.numel():
+            shape = (len(opened), *image.shape)
+            images = out(shape) if out else torch.empty(shape, dtype=torch.uint8)
+        elif image.shape != images.shape[1:]:
+            raise UserError(
+                f"{opened.name}: {sample(opened.source, index)} has {image.shape[1]}x{image.shape[2]} pixels, "
+                f"but the first image has {images.shape[2]}x{images.shape[3]}; images must be of one size. "
+                "Set data.preprocess.resize and data.preprocess.crop, which bring them to one."
+            )
+        images[index] = image
+    if bad:
+        raise UserError("\n".join(bad))
+    return images
+
+
+def _fitted(opened: Opened, fit: Callable[[Tensor], Tensor] | None) -> Iterator[Tensor | UserError]:
+    """Every image in turn, or what is wrong with it; files are decoded by as many threads as there are cores."""
+
+    def one(index: int) -> Tensor | UserError:
+        try:
+            image = opened.read(index)
+        except UserError as error:
+            return error
+        return image if fit is None else fit(image)
+
+    if not getattr(opened.source, "plain_files", False):
+        yield from map(one, range(len(opened)))
+        return
+    with ThreadPoolExecutor(num_cores()) as pool:
+        for first in range(0, len(opened), ROWS_AT_ONCE):
+            yield from pool.map(one, range(first, min(first + ROWS_AT_ONCE, len(opened))))
+
+
+def _whole(images: Tensor) -> Tensor:
+    """The images, contiguous; three equal channels stay a view of one."""
+    if images.is_contiguous() or images.stride(1) == 0:
+        return images
+    return images.contiguous()
+
+
+def check_size(size: Sequence[int], image_size: int, name: str) -> None:
+    """Raise UserError unless images of this height and width are square and of `image_size`."""
+    if tuple(size) != (image_size, image_size):
+        raise UserError(
+            f"{name} has images of {size[0]}x{size[1]} pixels, but data.image_size is {image_size}. "
+            "Set data.image_size to the size of the images, or let data.preprocess (resize, crop) bring them to it."
+        )
 
 
 def _arrays(source: Source, name: str, channels: int) -> tuple[Tensor, Any] | None:
@@ -83,141 +206,75 @@ def _arrays(source: Source, name: str, channels: int) -> tuple[Tensor, Any] | No
     transforms = ("transform", "target_transform", "transforms")
     if labels is None or any(getattr(source, key, None) is not None for key in transforms):
         return None
-    if not isinstance(data, Tensor | np.ndarray) or _dtype(data) != "uint8" or data.ndim not in (3, 4):
+    if not isinstance(data, Tensor | np.ndarray) or dtype(data) != "uint8" or data.ndim not in (3, 4):
         return None
     if len(data) != len(source) or len(labels) != len(source):
         return None
-    images = _to_channels(_channels_first(_tensor(data)), channels, name)
-    for index in {round(i * (len(source) - 1) / (PROBES - 1)) for i in range(PROBES)}:
-        image, label = _item(source, index, name)
-        image = _to_tensor(image, channels, f"{name}: {_sample(source, index)}")
+    images = to_channels(channels_first(as_tensor(data)), channels, name)
+    for index in _probes(source):
+        image, label = item(source, index, name)
+        image = to_tensor(image, channels, f"{name}: {sample(source, index)}")
         if not np.array_equal(label, labels[index]) or not torch.equal(image, images[index]):
             return None  # the class has a __getitem__ of its own: what that gives is what counts
     return images, labels
 
 
-def _items(source: Source, name: str, channels: int) -> tuple[Tensor, list[Any]]:
-    """Images and labels of a source, item by item."""
-    images, labels = torch.empty(0), []
-    for index in range(len(source)):
-        item, label = _item(source, index, name)
-        image = _to_tensor(item, channels, f"{name}: {_sample(source, index)}")
-        if index == 0:
-            images = torch.empty((len(source), *image.shape), dtype=torch.uint8)
-        elif image.shape != images.shape[1:]:
-            raise UserError(
-                f"{name}: {_sample(source, index)} has {image.shape[1]}x{image.shape[2]} pixels, but the first image "
-                f"has {images.shape[2]}x{images.shape[3]}; images must be of one size."
-            )
-        images[index] = image
-        labels.append(label.item() if isinstance(label, Tensor) and label.numel() == 1 else label)
-    return images, labels
+def _labels(source: Source, name: str) -> Any:
+    """All labels, from the source's own list where its items agree with it, else from every item."""
+    for key in ("targets", "labels"):
+        labels = getattr(source, key, None)
+        if labels is not None and hasattr(labels, "__len__") and len(labels) == len(source):
+            if getattr(source, "plain_files", False):  # ours, whose items have the labels they are listed with
+                return labels
+            if all(np.array_equal(item(source, index, name)[1], labels[index]) for index in _probes(source)):
+                return labels
+    labels = [item(source, index, name)[1] for index in range(len(source))]
+    return [label.item() if isinstance(label, Tensor) and label.numel() == 1 else label for label in labels]
 
 
-def _item(source: Source, index: int, name: str) -> tuple[Any, Any]:
+def _look(opened: Opened) -> None:
+    """Read a few images, twice unless they are files: are they of one size, and is the source random by itself?"""
+    sizes: set[tuple[int, int]] = set()
+    ours = getattr(opened.source, "plain_files", False)
+    with own_seeds():
+        for index in _probes(opened.source):
+            reseed(index)
+            try:
+                first = opened.read(index)
+            except UserError:
+                if not ours:
+                    raise
+                continue  # all files that cannot be read are named together, later
+            sizes.add((first.shape[1], first.shape[2]))
+            if not ours:
+                reseed(index + (1 << 32))
+                again = opened.read(index)
+                opened.varies |= first.shape != again.shape or not torch.equal(first, again)
+    opened.size = sizes.pop() if len(sizes) == 1 else None
+
+
+def _probes(source: Source) -> list[int]:
+    return sorted({round(i * (len(source) - 1) / (PROBES - 1)) for i in range(PROBES)})
+
+
+def item(source: Source, index: int, name: str) -> tuple[Any, Any]:
+    """(image, label) of a sample. Raises UserError, naming it, when it cannot be read."""
     try:
-        item = source[index]
+        found = source[index]
     except OSError as error:  # what Pillow raises for files that are cut off or no images
-        raise UserError(f"{name}: {_sample(source, index)} cannot be read: {error}") from error
-    if not isinstance(item, tuple | list) or len(item) < 2:
-        raise UserError(f"{name}: {_sample(source, index)} is a {type(item).__name__}; it must be (image, label).")
-    return item[0], item[1]
+        raise UserError(f"{name}: {sample(source, index)} cannot be read: {error}") from error
+    except UserError as error:
+        raise UserError(f"{name}: sample {index}: {error}") from error
+    if not isinstance(found, tuple | list) or len(found) < 2:
+        raise UserError(f"{name}: {sample(source, index)} is a {type(found).__name__}; it must be (image, label).")
+    return found[0], found[1]
 
 
-def _sample(source: Source, index: int) -> str:
+def sample(source: Source, index: int) -> str:
     """How a message names a sample: its index, and its file where the source knows it."""
     samples = getattr(source, "samples", None)
-    if isinstance(samples, Sequence) and index < len(samples) and isinstance(samples[index], tuple | list):
-        return f"sample {index} ({samples[index][0]})"
+    if samples is not None and hasattr(samples, "__getitem__") and index < len(samples):
+        entry = samples[index]
+        if isinstance(entry, tuple | list):
+            return f"sample {index} ({entry[0]})"
     return f"sample {index}"
-
-
-def _dtype(array: Tensor | np.ndarray) -> str:
-    return str(array.dtype).removeprefix("torch.")
-
-
-def _tensor(array: Tensor | np.ndarray) -> Tensor:
-    """The array as a tensor, copied only where torch cannot share it (read-only, or with strides it cannot state)."""
-    return array if isinstance(array, Tensor) else torch.from_numpy(np.require(array, requirements=["C", "W"]))
-
-
-def _to_tensor(image: Any, channels: int, where: str) -> Tensor:
-    """One image as uint8 [C, H, W]."""
-    if hasattr(image, "getbands"):
-        image = _from_pil(image, channels, where)
-    if not isinstance(image, Tensor | np.ndarray):
-        raise UserError(f"{where} is a {type(image).__name__}; images are PIL images, or uint8 arrays or tensors.")
-    if _dtype(image) != "uint8":
-        raise UserError(
-            f"{where} is {_dtype(image)}; images must be uint8, 0..255. "
-            "Leave out transforms that scale or normalize: data.preprocess does."
-        )
-    if image.ndim not in (2, 3):
-        raise UserError(f"{where} has shape {list(image.shape)}; an image is [H, W], [H, W, C] or [C, H, W].")
-    return _to_channels(_channels_first(_tensor(image)[None]), channels, where)[0]
-
-
-def _from_pil(image: Any, channels: int, where: str) -> np.ndarray:
-    """Pixels of a PIL image, turned upright; of 16 bits the upper eight, colors as they are under any transparency."""
-    from PIL import ImageOps
-
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):
-        return (np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)
-    if image.mode == "F":
-        raise UserError(f"{where} is an image of floats; images must be uint8, 0..255.")
-    if image.mode in ("P", "PA"):
-        image = image.convert("RGBA")  # Pillow asks for this step where a palette has transparency
-    return np.array(image.convert("L" if channels == 1 else "RGB"))
-
-
-def _channels_first(images: Tensor) -> Tensor:
-    """[N, C, H, W] of [N, H, W], [N, H, W, C] or [N, C, H, W]: the axis with 1 to 4 entries holds the channels."""
-    if images.ndim == 3:
-        return images.unsqueeze(1)
-    return images.permute(0, 3, 1, 2) if images.shape[1] > 4 >= images.shape[3] else images
-
-
-def _to_channels(images: Tensor, channels: int, where: str) -> Tensor:
-    """[N, channels, H, W] of uint8 images with 1 (gray), 2 (gray, alpha), 3 (RGB) or 4 (RGB, alpha) channels."""
-    if images.shape[1] > 4:
-        raise UserError(f"{where} has shape {list(images.shape[1:])}; an image has 1 to 4 channels.")
-    if images.shape[1] in (2, 4):
-        images = images[:, :-1]
-    if images.shape[1] < channels:
-        return images.expand(-1, channels, -1, -1)  # a view: three equal channels take the memory of one
-    if images.shape[1] > channels:
-        return torch.cat([_luma(rows) for rows in images.split(ROWS_AT_ONCE)])
-    return images.contiguous()
-
-
-def _luma(images: Tensor) -> Tensor:
-    """Gray [N, 1, H, W] of RGB (ITU-R BT.601), rounded as Pillow does."""
-    red, green, blue = images.int().split(1, dim=1)
-    return ((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16).to(torch.uint8)
-
-
-def _targets(labels: Any, source: Source, name: str, num_classes: int) -> Tensor:
-    """Labels as int64 [N], each an integer in 0..num_classes-1."""
-    allowed = f"labels are integers 0..{num_classes - 1} (data.num_classes={num_classes})"
-    labels = labels.numpy() if isinstance(labels, Tensor) else labels
-    values = np.asarray(labels)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        for index, label in enumerate(labels):
-            if isinstance(label, bool | np.bool_) or not isinstance(label, Integral):
-                got = f"{label!s} ({type(label).__name__})"
-                raise UserError(f"{name}: the label of {_sample(source, index)} is {got}; {allowed}.")
-    outside = np.flatnonzero((values < 0) | (values >= num_classes))
-    if len(outside):
-        index = int(outside[0])
-        hint = " They seem to start at 1." if values.min() == 1 and values.max() == num_classes else ""
-        raise UserError(f"{name}: the label of {_sample(source, index)} is {values[index]}; {allowed}.{hint}")
-    return torch.from_numpy(values.astype(np.int64))
-
-
-def _renumbered(targets: Tensor, own_names: list[str], class_names: list[str], name: str) -> Tensor:
-    """Targets that count in `own_names`, counted in `class_names` instead."""
-    unknown = [label for label in own_names if label not in class_names]
-    if unknown:
-        raise UserError(f"{name} has classes that data.train has not: {', '.join(unknown)}.")
-    return torch.tensor([class_names.index(label) for label in own_names])[targets]

@@ -5,7 +5,7 @@ import io
 import os
 from importlib import import_module
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,10 +20,10 @@ class Arrays:
     Args:
         data: uint8 [N, H, W] (gray), [N, H, W, C] or [N, C, H, W].
         targets: integers [N].
-        classes: names in label order.
+        classes: names in label order, or None where labels are numbers only.
     """
 
-    def __init__(self, data: np.ndarray, targets: np.ndarray, classes: list[str]) -> None:
+    def __init__(self, data: np.ndarray, targets: np.ndarray, classes: list[str] | None) -> None:
         self.data = data
         self.targets = targets
         self.classes = classes
@@ -31,8 +31,8 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        return self.data[index], int(self.targets[index])
+    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
+        return self.data[index], self.targets[index].item()
 
 
 def digits(part: Literal["train", "test"]) -> Arrays:
