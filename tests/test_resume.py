@@ -24,6 +24,9 @@ VARIANTS = {
     "channels last": ["trainer.channels_last=true", "model=small_cnn", "model.widths=[4,8]", "optimizer=adam"],
     "fp16": ["trainer.precision=fp16", "model.dropout=0.2"],
     "validation within the epoch": ["trainer.validate_every_updates=5", "trainer.smooth_validations=2"],
+    "mixup": ["data.augment=[{_target_:torchlite.data.mixing.MixUp,alpha:0.4}]", "data.drop_last=false"],
+    "cutmix": ["data.augment=[{_target_:torchlite.data.mixing.CutMix,alpha:1.0}]", "trainer.micro_batch_size=30"],
+    "from files, by two workers": ["data.in_memory=false", "data.num_workers=2"],
     "clipping": ["trainer.clip_grad_norm=0.5", "trainer.clip_grad_value=0.1"],
     "freezing": ["+callbacks.freeze={_target_:torchlite.callbacks.Freeze,patterns:['*weight'],until_epoch:1}"],
     **{name: [f"scheduler={name}"] for name in ("cosine", "onecycle", "step", "plateau", "constant")},
@@ -74,6 +77,29 @@ def test_no_sample_is_left_out_or_seen_twice(stopped: Typed, tmp_path: Path) -> 
     assert stopped(20, *words, "name=cut").code == 143
     assert stopped(None, *words, "name=cut", "resume=auto").code == 0
     assert (tmp_path / "cut.txt").read_text() == (tmp_path / "straight.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+def test_workers_and_memory_change_no_bit(typed: Typed, tmp_path: Path, workers: int) -> None:
+    """P7, T13: the same run from memory, and from loader workers of any number."""
+    words = [
+        "model=small_cnn",
+        "model.widths=[8]",
+        "model.dropout=0.3",
+        "trainer.max_epochs=2",
+        "trainer.num_threads=1",
+    ]
+    words += [
+        "data.augment=[{_target_:torchlite.data.augment.RandomCrop,padding:2},{_target_:torchlite.data.mixing.MixUp}]"
+    ]
+    assert typed(*words, "name=memory").code == 0
+    done = typed(*words, "name=workers", "data.in_memory=false", f"data.num_workers={workers}")
+    assert done.code == 0, done.text
+    one, other = the_run(tmp_path / "outputs" / "memory"), the_run(tmp_path / "outputs" / "workers")
+    facts = json.loads((other / "run.json").read_text())
+    assert facts["choices"]["in_memory"] is False and facts["choices"]["num_workers"] == workers
+    assert_same_run(one, other)
 
 
 # Which run goes on

@@ -38,19 +38,22 @@ class ImageData:
         val_fraction: share of the training samples to hold out, stratified, 0 <= f < 1; 0 for no validation part.
             Unused where `val` is given.
         split_seed: chooses the samples held out; not the run's seed, so that runs with different seeds compare.
-        eval_batch_size: samples in a batch of validation and test. drop_last: leave out a last training batch that is
-        not full. Evaluation counts every sample. sampling: training samples "each_once" an epoch, or "balanced": all
-        classes as often. crop: makes a training image of `image_size` of one of any size, such as `RandomResizedCrop`.
-        transforms: for training images one by one, such as torchvision v2's; each takes and gives uint8 [C, H, W]. They
-        may
+        eval_batch_size: samples in a batch of validation and test.
+        drop_last: leave out a last training batch that is not full. Evaluation counts every sample.
+        sampling: training samples "each_once" an epoch, or "balanced": all classes as often.
+        crop: makes a training image of `image_size` of one of any size, such as `RandomResizedCrop`.
+        transforms: for training images one by one, such as torchvision v2's; each takes and gives uint8 [C, H, W]. They may
             draw from the global generators of Python, numpy and torch, which are seeded by (seed, epoch, sample).
-        augment: random changes to whole batches, applied in turn; a mixture of samples, such as `MixUp`, may stand
-        last. collate_fn: makes (images uint8 [B, C, H, W], targets) of a list of (image, target) pairs of different
-        sizes. class_names: order of the classes; None for that of `train`. root: the folder sources read from
-        (interpolated into them in yaml). in_memory: keep all parts decoded; "auto" does if they take at most
-        `memory_share` of the memory that is free. memory_share: 0..1. num_workers: processes that prepare samples one
-        by one where that is needed; "auto" is half the cores, 0 none. start_method: how they start; None for Python's
-        default. seed: the run's seed, for order and augmentation. device: the model's device.
+        augment: random changes to whole batches, applied in turn; a mixture of samples, such as `MixUp`, may stand last.
+        collate_fn: makes (images uint8 [B, C, H, W], targets) of a list of (image, target) pairs of different sizes.
+        class_names: order of the classes; None for that of `train`.
+        root: the folder sources read from (interpolated into them in yaml).
+        in_memory: keep all parts decoded; "auto" does if they take at most `memory_share` of the memory that is free.
+        memory_share: 0..1.
+        num_workers: processes that prepare samples one by one where that is needed; "auto" is half the cores, 0 none.
+        start_method: how they start; None for Python's default.
+        seed: the run's seed, for order and augmentation.
+        device: the model's device.
 
     Raises:
         UserError: sources, labels, images or numbers do not fit; names the key, what was got and what to do.
