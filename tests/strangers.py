@@ -163,3 +163,40 @@ class Hungry(Callback):
             return step(model, batch)
 
         trainer.task.training_step = limited
+
+
+class Huge(Callback):
+    """Blows the weights up at the end of an epoch's updates, before they are scored."""
+
+    def on_validation_begin(self, trainer: Any) -> None:
+        with torch.no_grad():
+            for parameter in trainer.model.parameters():
+                parameter.mul_(1e30)
+
+
+class MeanLoss(Classification):
+    """The likeliest slip: a mean where losses per sample are wanted."""
+
+    def training_step(self, model: nn.Module, batch: Any) -> Step:
+        return Step(super().training_step(model, batch).losses.mean())
+
+
+class ScalarScores(Classification):
+    """The same slip in evaluation."""
+
+    def evaluation_step(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        return {name: value.mean() for name, value in super().evaluation_step(model, batch).items()}
+
+
+class Exits(Callback):
+    """Calls sys.exit(0), as a library may."""
+
+    def on_epoch_end(self, trainer: Any) -> None:
+        raise SystemExit(0)
+
+
+class Stuck(Callback):
+    """Cannot be closed."""
+
+    def close(self) -> None:
+        raise OSError("stuck")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -199,6 +200,48 @@ def test_uncommitted_changes_are_recorded_untracked_files_included(
     (tmp_path / "new.yaml").unlink()
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch.encode(), check=True)
     assert (tmp_path / "new.py").read_text() == "two = 2\n"
+
+
+def test_the_patch_does_not_depend_on_the_users_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*run, *words], cwd=tmp_path, check=True)
+    (tmp_path / "a.py").write_text("one = 1\n")
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    subprocess.run([*run, "commit", "-qm", "second"], cwd=tmp_path, check=True)
+    (tmp_path / "a.py").write_text("one = 2\n")
+    monkeypatch.setattr(provenance, "SOURCE", tmp_path)
+    _, plain = provenance.git_state()
+    for key, value in (("color.ui", "always"), ("diff.noprefix", "true"), ("diff.external", "true")):
+        subprocess.run(["git", "config", key, value], cwd=tmp_path, check=True)
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    state, patch = provenance.git_state()
+    assert patch == plain and "+one = 2" in patch and state["dirty"] is True
+
+
+def test_an_unreadable_name_in_a_failure_is_recorded_all_the_same(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), Record(tmp_path, {}).open():
+        raise RuntimeError("file \udcff.png")
+    assert record.read_result(tmp_path)["status"] == "failed"
+    assert "udcff" in (tmp_path / "train.log").read_text()
+
+
+def test_outputs_that_cannot_be_written_are_one_line(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "outputs").write_text("a file")
+    done = typed("trainer=smoke")
+    assert done.code == 2 and "cannot be made" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_closed_terminal_does_not_stop_a_run(tmp_path: Path) -> None:
+    words = (
+        f"{shlex.quote(sys.executable)} {shlex.quote(str(ROOT / 'train.py'))} trainer.max_epochs=3 model=mlp | head -1"
+    )
+    subprocess.run(words, shell=True, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    for _ in range(300):
+        if record.read_result(only_run(tmp_path / "outputs"))["status"] != "running":
+            break
+        time.sleep(0.1)
+    assert record.read_result(only_run(tmp_path / "outputs"))["status"] == "finished"
 
 
 def test_without_git_a_hash_of_the_source_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,8 +132,8 @@ def test_skipping_says_so_and_says_when_the_code_was_another(typed: Typed, tmp_p
 
 
 def test_fail_fast_ends_a_sweep_at_its_first_failure(typed: Typed, tmp_path: Path) -> None:
-    done = typed("-m", *WORDS[:2], "name=s", "optimizer.lr=-1,0.1", "fail_fast=true")
-    assert done.code == 2
+    done = typed("-m", *WORDS[:2], "name=s", "model.in_chans=3,1", "fail_fast=true")
+    assert done.code == 1
     assert len(list((tmp_path / "outputs").rglob("result.json"))) == 1
 
 

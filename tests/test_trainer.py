@@ -108,6 +108,32 @@ def test_a_number_that_is_not_finite_stops_the_run_before_it_reaches_the_weights
     assert all(value.isfinite().all() for value in state["model"].values() if value.is_floating_point())
 
 
+def test_scores_that_are_not_finite_are_no_success(typed: Typed, tmp_path: Path) -> None:
+    """Weights that are finite but so large that every score is not: no accuracy is made up."""
+    done = typed("model=mlp", "trainer.max_epochs=1", "+callbacks.huge._target_=tests.strangers.Huge")
+    assert done.code == 1, done.text
+    assert "val/loss" in done.text and "is not finite" in result(tmp_path)["failure"]["message"]
+    assert [line["val/acc1"] for line in lines(tmp_path) if "val/acc1" in line] == [0.0]
+
+
+@pytest.mark.parametrize("task", ["MeanLoss", "ScalarScores"])
+def test_a_task_that_averages_by_itself_is_told_so(typed: Typed, task: str) -> None:
+    done = typed("trainer=smoke", "model=mlp", f"task._target_=tests.strangers.{task}")
+    assert done.code == 2 and task in done.stderr and "[B]" in done.stderr, done.text
+
+
+def test_a_callback_that_exits_has_failed(typed: Typed, tmp_path: Path) -> None:
+    done = typed("trainer=smoke", "model=mlp", "+callbacks.exits._target_=tests.strangers.Exits")
+    assert done.code == 1
+    assert result(tmp_path)["status"] == "failed"
+
+
+def test_a_callback_that_cannot_be_closed_spoils_nothing(typed: Typed, tmp_path: Path) -> None:
+    done = typed("trainer=smoke", "model=mlp", "+callbacks.stuck._target_=tests.strangers.Stuck")
+    assert done.code == 0 and "callbacks.stuck could not be closed" in done.text
+    assert result(tmp_path)["status"] == "finished"
+
+
 def test_a_task_of_ones_own_replaces_one_method(typed: Typed, tmp_path: Path) -> None:
     """T2: several losses, the loop untouched; T11, F9."""
     words = ["task._target_=tests.strangers.TwoLosses", "+task.penalty_weight=0.1"]

@@ -57,6 +57,12 @@ TYPOS = [
     ("model.norm=[", "model.norm=[", "Quote the value"),
     ("data.root=a b=c", "data.root=a b=c", "Quote the value"),
     ("bare", "bare", "key=value"),
+    ("model._target_=[a]", "model._target_", "dotted import path"),
+    ("~seed", "seed: this key is required"),
+    ("data.train=null", "data.train=None"),
+    ("optimizer.betas=[2,3]", "optimizer: AdamW refuses its arguments: Invalid beta"),
+    ("scheduler=step scheduler.gamma=5", "scheduler.gamma=5"),
+    ("callbacks=early_stopping callbacks.early_stopping.patience_validations=0", "patience_validations=0"),
     ("lr=0.1", "lr: no such key", "Did you mean optimizer.lr?"),
     ("optimizer=SGD", "optimizer=SGD", "Did you mean sgd?"),
     ("callbacks.mine._target_=tests.strangers.Spy", "callbacks.mine", "+callbacks.mine._target_=tests.strangers.Spy"),
@@ -99,6 +105,9 @@ def test_every_wrong_value_is_named_at_once(typed: Typed) -> None:
         ("optimizer.lr=0.1,abc", "optimizer.lr=abc"),
         ("seed=0,1 trainer.monitor=val/los", "trainer.monitor=val/los"),  # J03
         ("seed=0,1 optimzer=sgd", "Did you mean optimizer?"),
+        ("optimizer.lr=0.1,-1", "Invalid learning rate: -1"),
+        ("data_dir=a,b", "two jobs would compute the same"),
+        ("optimizer=adamw seed=0,1,0", "two jobs would compute the same"),
         ("optimizer=adamw,sgd,adam optimizer.momentum=0.9", "(job optimizer=adam optimizer.momentum=0.9)"),
         ("seed=0,1 trainer.max_epoc=1,2", "Did you mean trainer.max_epochs?"),
     ],
@@ -115,12 +124,14 @@ def test_a_sweep_is_refused_as_a_whole(typed: Typed, tmp_path: Path, words: str,
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        ("optimizer.lr=-1", "optimizer: SGD refuses its arguments"),
         ("model.widths=[]", "model.widths"),
+        ("model=mlp model.widths=[0]", "model.widths=[0]"),
+        ("trainer.device=meta", "trainer.device=meta"),
+        ("trainer.num_threads=100000", "trainer.num_threads=100000"),
         ("data.batch_size=100000", "data.batch_size"),
         ("trainer.device=gpu", "trainer.device=gpu cannot be used here"),
         ("model=timm model.model_name=resnet19", "Unknown model"),
-        ("data=mnist data_dir=/nowhere", "/nowhere"),
+        ("data=mnist data_dir=./nowhere", "./nowhere"),
         ("model.num_classes=3", "needs [batch, 10]"),
         ("+callbacks.x._target_=tests.strangers.make_task", "no torchlite.callbacks.Callback"),
     ],
@@ -129,6 +140,17 @@ def test_a_refused_value_leaves_nothing_behind(typed: Typed, tmp_path: Path, wor
     done = typed("optimizer=sgd", *word.split())
     assert done.code == 2 and expected in done.stderr, done.text
     assert not list((tmp_path / "outputs").rglob("result.json"))
+
+
+@pytest.mark.parametrize(
+    "text", ["lr: [1", "a:\tb", "{{", "lr: 1\nlr: 2", "\xff\xfe"], ids=["open", "tab", "braces", "twice", "encoding"]
+)
+def test_a_broken_yaml_of_ones_own_is_named(typed: Typed, tmp_path: Path, text: str) -> None:
+    folder = tmp_path / "conf" / "optimizer"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_bytes(text.encode("latin-1"))
+    done = typed("--config-dir", "conf", "optimizer=mine")
+    assert done.code == 2 and "Traceback" not in done.text and len(done.text.splitlines()) < 5, done.text
 
 
 def test_a_wrong_monitor_direction_is_warned_about(typed: Typed) -> None:

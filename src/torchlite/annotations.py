@@ -18,6 +18,8 @@ def fits(value: Any, annotation: Any) -> bool:
     if annotation is None or annotation is type(None):
         return value is None
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if value is None and origin not in (Union, types.UnionType):
+        return False
     if origin in (Union, types.UnionType):
         return any(fits(value, argument) for argument in arguments)
     if origin is Literal:

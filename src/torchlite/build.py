@@ -1,5 +1,6 @@
 """Config to objects: the only place where Hydra's instantiate is called."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -54,6 +55,10 @@ def model(node: dict[str, Any]) -> Any:
             f"model.pretrained=true: the weights could not be had: {reason}\n"
             "They are downloaded once and need a network; without one give a file: model.weights=FILE model.pretrained=false"
         ) from error
+    from torch import nn
+
+    if not isinstance(network, nn.Module):
+        raise UserError(f"model: a {type(network).__name__} is no torch.nn.Module.")
     if path is not None:
         from torchlite.models import load_weights
 
@@ -84,6 +89,29 @@ def callbacks(nodes: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(callback, Callback):
             raise UserError(f"callbacks.{name}: a {type(callback).__name__} is no torchlite.callbacks.Callback.")
     return built
+
+
+def try_out(config: dict[str, Any], trainer: Any) -> Iterator[str]:
+    """What optimizer, schedule and callbacks of a library or of ours refuse, found with a parameter of no use, before a run."""
+    import torch
+
+    updates = 100
+    try:
+        if _is_library(config["optimizer"]):
+            optimizer = build(config["optimizer"], "optimizer", params=[torch.nn.Parameter(torch.zeros(1))])
+            if _is_library(config["scheduler"]):
+                facts = {"total_updates": updates * trainer.max_epochs, "updates_per_epoch": updates}
+                mode = trainer.monitor_direction
+                build(config["scheduler"], "scheduler", optimizer=optimizer, monitor_mode=mode, **facts)
+        for name, node in config["callbacks"].items():
+            if node is not None and node["_target_"].startswith("torchlite."):
+                build(node, f"callbacks.{name}")
+    except UserError as error:
+        yield str(error)
+
+
+def _is_library(node: dict[str, Any]) -> bool:
+    return node["_target_"].partition(".")[0] in (*LIBRARIES, "torchlite")
 
 
 def takes_fused(node: dict[str, Any], device: Any) -> bool:

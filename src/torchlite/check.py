@@ -144,10 +144,17 @@ def _check_arguments(node: dict[str, Any], path: str, target: Any, runtime: tupl
         yield f"{path}: {_name(target)} needs {', '.join(missing)}; give {path}.{missing[0]}=…"
 
 
-@functools.cache
-def locate(target: str) -> Any:
+def locate(target: Any) -> Any:
     """The object a dotted path names. Raises UserError that says which part of it does not exist."""
-    parts = target.split(".") if isinstance(target, str) else [""]
+    if not isinstance(target, str):
+        raise UserError("write the dotted import path of a class or function.")
+    return _locate(target)
+
+
+@functools.cache
+def _locate(target: str) -> Any:
+    """The object a dotted path names. Raises UserError that says which part of it does not exist."""
+    parts = target.split(".")
     if not all(part.isidentifier() for part in parts):
         raise UserError("write the dotted import path of a class or function.")
     for cut in range(len(parts), 0, -1):

@@ -3,8 +3,6 @@
 import contextlib
 import copy
 import dataclasses
-import hashlib
-import json
 import os
 import shlex
 import sys
@@ -13,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
@@ -29,13 +28,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes
 from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
-from torchlite.naming import run_name
+from torchlite.naming import identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
-# What does not change the result, and so not the identity: where data lies and how a run is started and shown
-NOT_IDENTITY = ("data_dir", "name", "resume", "dry_run", "fail_fast", "data.num_workers", "trainer.log_every_updates")
-LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "TensorBoard", "Histograms", "MLflow")]
 _command = ""  # as typed, before `for_each_job`
 _ENVIRONMENT = "\x00from the environment\x00"
 
@@ -162,31 +158,11 @@ def _leaf(parent: Any, key: Any) -> Any:
 
 
 def identity(cfg: DictConfig) -> str:
-    """12 hex digits over what is computed: the resolved config less `NOT_IDENTITY` and the callbacks that only log."""
+    """12 hex digits over what is computed, wherever the data lies."""
     copied = copy.deepcopy(cfg)
     OmegaConf.set_struct(copied, False)
-    copied.data_dir = "<data_dir>"  # also where other keys refer to it
-    plain = resolve(copied)
-    for key in NOT_IDENTITY:
-        *parents, last = key.split(".")
-        node: Any = plain
-        for parent in parents:
-            node = node.get(parent) or {}
-        node.pop(last, None)
-    for name, node in list((plain["callbacks"] or {}).items()):
-        if node is None or (isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS):
-            del plain["callbacks"][name]
-    text = json.dumps(_canonical(plain), sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _canonical(value: Any) -> Any:
-    """The same value however it was typed: 1.0 is 1."""
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    copied["data_dir"] = "<data_dir>"  # also where other keys refer to it
+    return identity_of(resolve(copied))
 
 
 # Running under Hydra, and putting its refusals into plain words
@@ -207,7 +183,10 @@ def command(main: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # from composing: a run has dealt with its own
-        problems = explain(sys.argv[1:])
+        unreadable = isinstance(error, yaml.YAMLError | UnicodeDecodeError | RecursionError)
+        problems = [] if unreadable else explain(sys.argv[1:])
+        if unreadable:
+            problems = [f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"]
         if not problems and not isinstance(error, UserError | HydraException | OmegaConfBaseException):
             traceback.print_exc()
             return FAULT

@@ -20,7 +20,10 @@ def find_device(name: str) -> torch.device:
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")
     try:
-        return torch.empty(0, device=name).device
+        found = torch.empty(0, device=name).device
+        if found.type == "meta":
+            raise RuntimeError("the meta device holds no numbers")
+        return found
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"trainer.device={name} cannot be used here; auto finds one, others are cpu, cuda, cuda:1, mps."
@@ -30,6 +33,9 @@ def find_device(name: str) -> torch.device:
 def set_threads(num_threads: int | Literal["auto"]) -> int:
     """Set and return the number of threads that PyTorch computes with; "auto" is its own choice at the start."""
     threads = DEFAULT_THREADS if num_threads == "auto" else num_threads
+    most = 4 * (os.cpu_count() or 1)
+    if threads > most:
+        raise UserError(f"trainer.num_threads={threads}: this machine has {os.cpu_count()} cores; give at most {most}.")
     torch.set_num_threads(threads)
     return threads
 

@@ -23,6 +23,7 @@ ROOT_KEYS: dict[str, Any] = {  # with the type each must have
 def wrong_roots(config: dict[str, Any], groups: Sequence[str]) -> list[str]:
     """What is wrong with the root keys, a line each."""
     problems = []
+    problems += [f"{key}: this key is required." for key in ROOT_KEYS if key not in config]
     for key, value in config.items():
         if key in ROOT_KEYS:
             if not fits(value, ROOT_KEYS[key]):

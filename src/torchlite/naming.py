@@ -1,7 +1,40 @@
-"""Names of run directories, made of the words that were typed."""
+"""How runs are known: an identity over what they compute, and readable names made of the words that were typed."""
 
+import copy
+import hashlib
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
+
+# What does not change the result, and so not the identity: where data lies and how a run is started and shown
+NOT_IDENTITY = ("data_dir", "name", "resume", "dry_run", "fail_fast", "data.num_workers", "trainer.log_every_updates")
+LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "TensorBoard", "Histograms", "MLflow")]
+
+
+def identity_of(config: dict[str, Any]) -> str:
+    """12 hex digits over a resolved config less `NOT_IDENTITY` and the callbacks that only log."""
+    config = copy.deepcopy(config)
+    for key in NOT_IDENTITY:
+        *parents, last = key.split(".")
+        node: Any = config
+        for parent in parents:
+            node = node.get(parent) or {}
+        node.pop(last, None)
+    for name, node in list((config["callbacks"] or {}).items()):
+        if node is None or (isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS):
+            del config["callbacks"][name]
+    text = json.dumps(_canonical(config), sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _canonical(value: Any) -> Any:
+    """The same value however it was typed: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def run_name(

@@ -22,7 +22,8 @@ def git_state() -> tuple[dict[str, Any], str]:
     none. Without git or outside a repository the first part holds a hash of the package's source instead.
     """
     top = _git(SOURCE, "rev-parse", "--show-toplevel")
-    commit = _git(SOURCE, "rev-parse", "HEAD") if top else None
+    ours = top and _git(SOURCE, "ls-files", "--", ".")  # unpacked inside somebody's repository it is not part of that
+    commit = _git(SOURCE, "rev-parse", "HEAD") if ours else None
     if top is None or commit is None:
         return {"commit": None, "source_sha256": _source_hash()}, ""
     patch = _patch(Path(top.strip()))
@@ -38,7 +39,7 @@ def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
             capture_output=True,
             check=True,
             timeout=60,
-            env={**os.environ, **environment},
+            env={**{k: v for k, v in os.environ.items() if not k.startswith("GIT_")}, **environment},
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -22,7 +22,6 @@ import re
 import shutil
 import time
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ import filelock
 import yaml
 from rich.console import Console
 
-from torchlite import provenance
+from torchlite import logs, provenance
 from torchlite.errors import UserError
 from torchlite.naming import job_name
 from torchlite.stopping import Stopped
@@ -86,7 +85,7 @@ class Record:
         if num_lines is None:
             self._describe_code()
         try:
-            with self._logging(), warnings.catch_warnings():  # so that a warning of an earlier job is given again
+            with logs.written(self.directory, self.console, self.result):
                 try:
                     yield self
                     self.result["status"] = FINISHED
@@ -125,31 +124,8 @@ class Record:
         self.result["failure"] = {"type": type(error).__name__, "message": str(error)}
         if not mistake:
             self.result["failure"]["traceback"] = traceback.format_exc()
-        with open(self.directory / "train.log", "a", encoding="utf-8") as file:
+        with open(self.directory / "train.log", "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{error}\n" if mistake else traceback.format_exc())
-
-    @contextlib.contextmanager
-    def _logging(self) -> Iterator[None]:
-        """Send log messages and warnings to train.log and the terminal, for this run alone."""
-        noted = _Nondeterministic(self.result)
-        logging.getLogger("py.warnings").addHandler(noted)
-        file = logging.FileHandler(self.directory / "train.log", encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S"))
-        root, terminal = logging.getLogger(), _Terminal(self.console)
-        level = log.level
-        log.setLevel(logging.INFO)
-        for handler in (file, terminal):
-            root.addHandler(handler)
-        logging.captureWarnings(True)
-        try:
-            yield
-        finally:
-            logging.captureWarnings(False)
-            logging.getLogger("py.warnings").removeHandler(noted)
-            for handler in (file, terminal):
-                root.removeHandler(handler)
-                handler.close()
-            log.setLevel(level)
 
     # Writing
 
@@ -195,39 +171,16 @@ class Record:
         return self.directory / "checkpoints" / f"{name}.pt"
 
 
-class _Nondeterministic(logging.Handler):
-    """Notes in the result which operations PyTorch warned have no deterministic form."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        super().__init__()
-        self.result = result
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if "does not have a deterministic implementation" in message:
-            operation = message.split(" does not have")[0].rpartition(" ")[2]
-            known = self.result.setdefault("not_deterministic", [])
-            if operation not in known:
-                known.append(operation)
-
-
-class _Terminal(logging.Handler):
-    """Prints messages above a live progress bar, or as plain lines."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self.console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        label = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        self.console.print(label + record.getMessage(), markup=False)
-
-
 def claim(outputs: Path, name: str, identity: str) -> Path:
     """A new directory `<outputs>/<name>/<date>-<time>-<identity>` that no other process has, whoever starts when."""
     parent = outputs / name
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{identity}"
-    parent.mkdir(parents=True, exist_ok=True)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{parent} cannot be made: {error.strerror}. Runs are written to ./outputs; go to another folder."
+        ) from error
     for attempt in range(1, 10_000):
         directory = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
         try:
@@ -282,7 +235,8 @@ def read_result(directory: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Any) -> None:
     """Replace `path` in one step, so that a reader never sees half a file."""
     aside = path.with_name(f".{path.name}.partial")
-    aside.write_text(json.dumps(_without_nan(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(_without_nan(value), indent=2, ensure_ascii=False) + "\n"
+    aside.write_text(text, encoding="utf-8", errors="backslashreplace")
     os.replace(aside, path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torchlite import checkpoint, config, provenance, record
 from torchlite.config import Composed
 from torchlite.errors import UserError
+from torchlite.naming import NOT_IDENTITY
 
 log = logging.getLogger("torchlite")
 
@@ -64,7 +65,7 @@ def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
 
     Raises UserError naming what differs.
     """
-    how = {key.split(".")[-1] for key in config.NOT_IDENTITY}
+    how = {key.split(".")[-1] for key in NOT_IDENTITY}
     typed = [word for word in composed.overrides if word.lstrip("+").partition("=")[0].split(".")[-1] not in how]
     if not typed:
         return config.recorded(saved, composed)
@@ -85,7 +86,7 @@ def _differences(then: Any, now: Any, path: str) -> list[str]:
         return [
             line
             for key in keys
-            if names[key] not in config.NOT_IDENTITY
+            if names[key] not in NOT_IDENTITY
             for line in _differences(then.get(key), now.get(key), names[key])
         ]
     return [] if then == now else [f"{path} was {json.dumps(then)}, is {json.dumps(now)}"]
@@ -99,14 +100,17 @@ def state(directory: Path, file: Path | None) -> dict[str, Any] | None:
     return saved
 
 
-def code_is_the_same(directory: Path, named: dict[str, Any]) -> bool:
-    """Whether the code a run used is the code here: the commit, the changes to it, and the modules its config names."""
+def what_is_not_the_same(directory: Path, named: dict[str, Any]) -> str:
+    """In words, whether a finished run used other code, or data elsewhere, than a run of this config would now."""
     try:
-        then = json.loads((directory / "run.json").read_text(encoding="utf-8"))["code"]
-    except (OSError, ValueError, KeyError):
-        return False
+        then = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        code, data_dir = then["code"], then["data"]["data_dir"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its run.json cannot be read"
     patch = directory / "source.patch"
     now, changes = provenance.git_state()
     then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
     now["modules"] = {name: facts for name, (facts, _) in provenance.modules(named).items()}
-    return then == now and changes == then_changes
+    other_data = data_dir != str(Path(named["data_dir"]).absolute()) and named["data"].get("root") is not None
+    differences = ["by other code than now's"] if code != now or changes != then_changes else []
+    return ", ".join(differences + (["from another data_dir"] if other_data else []))

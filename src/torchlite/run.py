@@ -22,6 +22,7 @@ from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Record
 from torchlite.stopping import Stopped
 from torchlite.trainer import Trainer
+from torchlite.update import ADVICE, NotFiniteError
 
 log = logging.getLogger("torchlite")
 
@@ -41,7 +42,7 @@ def run(composed: Composed) -> float | None:
         raise SystemExit(stopped.code) from None  # ends a sweep too
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
-    except Exception:
+    except (Exception, SystemExit):  # something of the user's that exits has failed too
         traceback.print_exc()
         code = FAULT
     if composed.sweep_directory is not None and not composed.config["fail_fast"]:
@@ -64,9 +65,9 @@ def _run(composed: Composed) -> float | None:
         directory = claim(composed)
     with Record(directory, composed.record).hold() as rec:
         result = record.read_result(directory)
-        if result.get("status") == record.FINISHED:
-            by_other = "" if resume.code_is_the_same(directory, composed.config) else " (by other code than now's)"
-            print(f"already finished{by_other}, nothing to train: {_shown(directory)}")
+        if result.get("status") == record.FINISHED and isinstance(result.get("best"), dict):
+            others = resume.what_is_not_the_same(directory, composed.config)
+            print(f"already finished{f' ({others})' if others else ''}, nothing to train: {_shown(directory)}")
             return result["best"].get(trainer.monitor, math.nan)
         saved = None
         if composed.sweep_directory is None or result.get("status") != record.FAILED:  # a sweep runs its failures anew
@@ -111,6 +112,8 @@ def check(composed: Composed) -> tuple[Trainer, Any]:
         except UserError as error:
             problems.append(str(error))
         problems += check_together(config)
+        if not problems:
+            problems += build.try_out(config, trainer)
     if problems:
         raise UserError("\n".join(problems))
     return trainer, task
@@ -219,6 +222,9 @@ def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     """Read the test set, once; write the result and say where it lies."""
     best, last = dict(trainer.progress.best), dict(trainer.progress.last)
     test = trainer.evaluate(data.test, "test") if data.test is not None else {}
+    bad = [name for name, value in test.items() if not math.isfinite(value)]
+    if bad:
+        raise NotFiniteError(f"{bad[0]} of the best weights (update {best['update']:.0f}) is not finite. {ADVICE}")
     unscored = not any("/" in name for name in best)
     rec.finish(best=best, last=last, test=test, best_is_last=unscored, updates=trainer.progress.update)
     rec.finish(skipped_updates=trainer.updater.skipped, micro_batch_size=trainer.updater.micro_batch_size)

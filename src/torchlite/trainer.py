@@ -115,8 +115,7 @@ class Trainer:
             self.micro_batch_size, self.clip_grad_norm, self.clip_grad_value, self.clip_gradients,
         )  # fmt: skip
         self.progress, self.epoch_averages, self.lr = Progress(), Averages(), schedule.lr
-        self.writer, self._best_is_new = Writer(self.keep_epochs), False
-        self._saved_at = time.monotonic()
+        self.writer, self._best_is_new, self._saved_at = Writer(self.keep_epochs), False, time.monotonic()
         if saved is not None:
             progress_state.restore(self, saved)
         hooks.call("on_fit_begin", self)
@@ -210,7 +209,9 @@ class Trainer:
         value, best = scores[self.monitor], progress.best.get(self.monitor)
         progress.last = {"update": progress.update, "epoch": progress.epoch, **scores}
         sign = 1 if self.monitor_direction == "max" else -1
-        if math.isfinite(value) and (best is None or sign * value > sign * best):  # the first of equals stays
+        if not math.isfinite(value):
+            log.warning(f"{self.monitor} is not finite at update {progress.update}, so it cannot be the best")
+        elif best is None or sign * value > sign * best:  # the first of equals stays
             progress.best, self._best_is_new = dict(progress.last), True
         self.schedule.after_validation(value)
         self.hooks.call("on_validation_end", self, scores)
@@ -223,16 +224,18 @@ class Trainer:
         scored.eval()
         with torch.no_grad(), self.updater.autocast():
             for batch in itertools.islice(batches.epoch(0), self.limit_eval_batches):
-                averages.add(self.task.evaluation_step(scored, batch))
+                values = self.task.evaluation_step(scored, batch)
+                if any(value.shape != batch.ids.shape for value in values.values()):
+                    raise UserError(f"{type(self.task).__name__}.evaluation_step has to give one number a sample, [B].")
+                averages.add(values)
         scored.train(was_training)
         return {f"{part}/{name}": mean for name, mean in averages.means().items()}
 
     # Checkpoints and stops
 
     def _save_is_due(self) -> bool:
-        every = self.save_every_updates
         late = self.save_every_minutes and time.monotonic() - self._saved_at > 60 * self.save_every_minutes
-        return bool(late or (every and self.progress.update % every == 0))
+        return bool(late or (self.save_every_updates and self.progress.update % self.save_every_updates == 0))
 
     def save(self) -> None:
         """Write last.pt; best.pt after it when there is a new best; at the end of some epochs a numbered copy."""

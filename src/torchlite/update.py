@@ -14,6 +14,7 @@ from torchlite.metrics import Averages
 from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
+ADVICE = "Try a lower optimizer.lr or trainer.clip_grad_norm=1."
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -195,4 +196,4 @@ class Updater:
 
 def _advice(ids: Tensor) -> str:
     shown = ", ".join(map(str, ids[:8].tolist())) + (", …" if len(ids) > 8 else "")
-    return f"Samples: {shown}. Try a lower optimizer.lr or trainer.clip_grad_norm=1."
+    return f"Samples: {shown}. {ADVICE}"

@@ -1,10 +1,12 @@
 """The places in the loop where a callback is called."""
 
 import difflib
+import logging
 from typing import Any
 
 from torchlite.errors import UserError
 
+log = logging.getLogger("torchlite")
 HOOKS = (
     "on_fit_begin",  # (trainer): everything is built, nothing is trained
     "on_epoch_begin",  # (trainer)
@@ -78,8 +80,11 @@ class Hooks:
             listener(*args)
 
     def close(self) -> None:
-        for callback in self.callbacks.values():
-            callback.close()
+        for name, callback in self.callbacks.items():
+            try:
+                callback.close()
+            except Exception:  # one that cannot be closed keeps none of the others, nor the result, from being so
+                log.exception(f"callbacks.{name} could not be closed")
 
     def state_dict(self) -> dict[str, Any]:
         return {name: callback.state_dict() for name, callback in self.callbacks.items()}

@@ -204,7 +204,11 @@ def _arrays(source: Source, name: str, channels: int) -> tuple[Tensor, Any] | No
     data = getattr(source, "data", None)
     labels = getattr(source, "targets", getattr(source, "labels", None))
     transforms = ("transform", "target_transform", "transforms")
-    if labels is None or any(getattr(source, key, None) is not None for key in transforms):
+    if (
+        labels is None
+        or any(getattr(source, key, None) is not None for key in transforms)
+        or not _items_are_its_own(source)
+    ):
         return None
     if not isinstance(data, Tensor | np.ndarray) or dtype(data) != "uint8" or data.ndim not in (3, 4):
         return None
@@ -219,6 +223,12 @@ def _arrays(source: Source, name: str, channels: int) -> tuple[Tensor, Any] | No
     return images, labels
 
 
+def _items_are_its_own(source: Source) -> bool:
+    """Whether a library's class, or ours, gives the items: a `__getitem__` of the user's may change any of them."""
+    home = getattr(type(source).__getitem__, "__module__", "").partition(".")[0]
+    return home in ("torchvision", "torchlite")
+
+
 def _labels(source: Source, name: str) -> Any:
     """All labels, from the source's own list where its items agree with it, else from every item."""
     for key in ("targets", "labels"):
@@ -226,7 +236,8 @@ def _labels(source: Source, name: str) -> Any:
         if labels is not None and hasattr(labels, "__len__") and len(labels) == len(source):
             if getattr(source, "plain_files", False):  # ours, whose items have the labels they are listed with
                 return labels
-            if all(np.array_equal(item(source, index, name)[1], labels[index]) for index in _probes(source)):
+            probes = _probes(source) if _items_are_its_own(source) else range(0)
+            if probes and all(np.array_equal(item(source, index, name)[1], labels[index]) for index in probes):
                 return labels
     labels = [item(source, index, name)[1] for index in range(len(source))]
     return [label.item() if isinstance(label, Tensor) and label.numel() == 1 else label for label in labels]

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from torchlite.errors import UserError
 from torchlite.models.initialization import initialize, initialize_head
 from torchlite.models.norms import Norm, norm_1d
 
@@ -25,6 +26,8 @@ class MLP(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if any(width < 1 for width in widths):
+            raise UserError(f"model.widths={list(widths)}: each has to be at least 1.")
         sizes = [in_chans * image_size * image_size, *widths]
         layers: list[nn.Module] = [nn.Flatten()]
         for inputs, outputs in pairwise(sizes):

@@ -17,7 +17,7 @@ class SmallCNN(nn.Module):
     over space and a linear layer. The default has 66 thousand parameters.
 
     Raises:
-        UserError: `widths` is empty.
+        UserError: `widths` is empty, or one is below 1.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class SmallCNN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if not widths:
-            raise UserError("model.widths is empty: give the channels of at least one block, as [32, 64, 80]")
+        if not widths or any(width < 1 for width in widths):
+            raise UserError(f"model.widths={list(widths)}: give the channels of at least one block, as [32, 64, 80].")
         blocks: list[nn.Module] = []
         for inputs, outputs in pairwise([in_chans, *widths]):
             if blocks:

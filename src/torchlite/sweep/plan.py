@@ -69,10 +69,21 @@ def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
         master.hydra.overrides.hydra.append("hydra.job.chdir=false")  # relative paths stay the caller's
     words = [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
     jobs = _each(words, lambda job: _compose(master, job, directory))
+    _refuse_twins(jobs)
     from torchlite import run  # brings torch, which no wrong word has to wait for
 
     _each(words, lambda job: run.check(jobs[words.index(job)]))
     return directory, jobs
+
+
+def _refuse_twins(jobs: list[Composed]) -> None:
+    """Raise UserError where two jobs would compute the same, as when only `name` or `data_dir` is swept."""
+    seen: dict[str, Composed] = {}
+    for job in jobs:
+        twin = seen.setdefault(job.identity, job)
+        if twin is not job:
+            one, other = (" ".join(words.overrides) for words in (twin, job))
+            raise UserError(f"two jobs would compute the same: {one} and {other}; leave one out.")
 
 
 def _each(words: list[list[str]], do: Callable[[list[str]], Any]) -> list[Any]:
@@ -90,7 +101,11 @@ def _each(words: list[list[str]], do: Callable[[list[str]], Any]) -> list[Any]:
 
 def _quoted(path: Path) -> str:
     """A path as Hydra's grammar takes it: a quote is escaped, and so are backslashes, but only before a quote."""
-    return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), str(path)) + "'"
+    return (
+        "'"
+        + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), str(path)).replace("${", "\\${")
+        + "'"
+    )
 
 
 def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:

@@ -59,8 +59,10 @@ class Classification:
         """Each name of `metrics` with one number per sample, [B]; called in evaluation mode, without gradient."""
         logits = model(batch.images)
         self._check_shape(logits)
-        scores = {f"acc{k}": topk_correct(logits, batch.targets, k) for k in self.topk}
-        return {"loss": self.losses(logits, batch.targets), **scores}
+        losses = self.losses(logits, batch.targets)
+        finite = losses.isfinite().float()  # the largest of not-a-numbers is no prediction
+        scores = {f"acc{k}": topk_correct(logits, batch.targets, k) * finite for k in self.topk}
+        return {"loss": losses, **scores}
 
     def predict(self, model: nn.Module, images: Tensor) -> Tensor:
         """Class probabilities [B, C] of preprocessed images [B, channels, H, W]."""
