@@ -53,7 +53,7 @@ def test_a_run_leaves_its_whole_record(typed: Typed, tmp_path: Path) -> None:
     assert [line["update"] for line in lines] == [10, 17]
     assert {"update/loss", "update/acc1", "lr", "grad_norm", "images_per_second"} <= lines[0].keys()
     assert {"train/loss", "val/loss", "val/acc1", "lr", "seconds/epoch"} <= lines[1].keys()
-    assert {path.name for path in (run / "checkpoints").iterdir()} == {"best.pt", "last.pt"}
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"best.pt", "best.safetensors", "last.pt"}
     assert len(list((run / "tensorboard").iterdir())) == 1
     log = (run / "train.log").read_text()
     assert "train/loss" in log and "INFO" in log

@@ -50,7 +50,7 @@ def test_the_test_set_is_scored_with_the_best_weights(typed: Typed, tmp_path: Pa
 
 
 def test_without_validation_the_last_weights_are_best_and_the_result_says_so(typed: Typed, tmp_path: Path) -> None:
-    done = typed("trainer=smoke", "model=mlp", "data.val_fraction=0")
+    done = typed("trainer.max_epochs=1", "model=mlp", "data.val_fraction=0")
     assert done.code == 0, done.text
     assert "nothing was validated" in done.stdout
     found = result(tmp_path)

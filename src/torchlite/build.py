@@ -8,6 +8,7 @@ from hydra.utils import instantiate
 
 from torchlite.check import LIBRARIES, locate, signature, weights_are_ours
 from torchlite.errors import UserError
+from torchlite.naming import LOGGING_CALLBACKS
 
 
 def build(node: dict[str, Any], path: str, **runtime: Any) -> Any:
@@ -104,7 +105,7 @@ def try_out(config: dict[str, Any], trainer: Any) -> Iterator[str]:
                 mode = trainer.monitor_direction
                 build(config["scheduler"], "scheduler", optimizer=optimizer, monitor_mode=mode, **facts)
         for name, node in config["callbacks"].items():
-            if node is not None and node["_target_"].startswith("torchlite."):
+            if node is not None and _is_library(node) and node["_target_"] not in LOGGING_CALLBACKS:  # those open files
                 build(node, f"callbacks.{name}")
     except UserError as error:
         yield str(error)

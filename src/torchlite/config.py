@@ -114,7 +114,12 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         first_line = str(error).splitlines()[0]
-        raise UserError(f"{error.full_key}: {first_line}. Give it a value: {error.full_key}=…") from error
+        key = (
+            first_line.rpartition("Missing mandatory value: ")[2]
+            if "mandatory value: " in first_line
+            else error.full_key
+        )
+        raise UserError(f"{key}: {first_line}. Give it a value: {key}=…") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

@@ -116,7 +116,7 @@ class Record:
             (self.directory / name).unlink(missing_ok=True)
 
     def _note_failure(self, error: BaseException) -> None:
-        if isinstance(error, Stopped | KeyboardInterrupt | SystemExit):
+        if isinstance(error, Stopped | KeyboardInterrupt):
             self.result |= {"status": STOPPED, "stopped": str(error) or type(error).__name__}
             return
         mistake = isinstance(error, UserError)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from torchlite import build, config
+from torchlite import config
+from torchlite.check import check_nodes, check_together
 
 WORDS = {  # what an option leaves open
     "digits": [],
@@ -40,7 +41,7 @@ BATCH_NODES = [
 def problems(option: str, *words: str) -> list[str]:
     with initialize_config_dir(str(config.CONF), version_base="1.3"):
         composed = config.resolve(compose("config", [f"data={option}", *words]))
-    return build.check(composed) + build.check_together(composed)
+    return check_nodes(composed) + check_together(composed)
 
 
 def test_no_option_is_forgotten() -> None:
