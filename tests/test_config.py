@@ -34,9 +34,26 @@ def options() -> list[tuple[str, str]]:
     return [(group, path.stem) for group in groups for path in sorted((config.CONF / group).glob("*.yaml"))]
 
 
+OWN_DATA = ["data.root=x", "data.num_classes=3"]
+LEFT_OPEN = {  # what an option leaves to whoever types it
+    "image_folder": OWN_DATA,
+    "csv": OWN_DATA,
+    "arrays": OWN_DATA,
+    "tar_shards": [*OWN_DATA, "data.train.samples_per_epoch=5", "data.val.samples_per_epoch=5"],
+}
+
+
 @pytest.mark.parametrize(("group", "option"), options(), ids=lambda word: word)
 def test_every_yaml_composes_and_passes_the_check(composed: Compose, group: str, option: str) -> None:
-    run.check(composed(f"{group}={option}"))
+    run.check(composed(f"{group}={option}", *LEFT_OPEN.get(option, [])))
+
+
+def test_a_value_left_open_is_asked_for_by_its_own_name(composed: Compose) -> None:
+    with pytest.raises(UserError) as raised:
+        composed("data=image_folder", "data.num_classes=3")
+    assert str(raised.value) == "data.root: it has no value. Give it a value: data.root=…"
+    with pytest.raises(UserError, match="data.num_classes: .*Give it a value: data.num_classes=…"):
+        composed("data=image_folder", "data.root=x")
 
 
 def test_no_yaml_is_left_out() -> None:

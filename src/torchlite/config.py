@@ -115,11 +115,11 @@ def without_hydra(cfg: DictConfig) -> DictConfig:
 def resolve(cfg: DictConfig) -> dict[str, Any]:
     """Plain dicts, lists and scalars. Raises UserError for an interpolation that leads nowhere or a `???` left open."""
     try:
-        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        first_line = str(error).splitlines()[0]
-        raise UserError(f"{error.full_key}: {first_line}. Give it a value: {error.full_key}=…") from error
-    assert isinstance(plain, dict)
+        _, found, other = str(error).splitlines()[0].rpartition("interpolation: Missing mandatory value: ")
+        key, said = (other, "it has no value") if found else (error.full_key, other)
+        raise UserError(f"{key}: {said}. Give it a value: {key}=…") from error
     return {str(key): value for key, value in plain.items()}
 
 
