@@ -1,5 +1,6 @@
 """Every command the documents show is run here, as typed."""
 
+import contextlib
 import re
 import shlex
 import shutil
@@ -17,29 +18,50 @@ ELSEWHERE = {  # shown, and run by other means
     "make test": "this very test run",
     "tensorboard --logdir outputs": "test_tensorboard.py reads what it would show",
     "python /path/to/torchlite/train.py --config-dir conf model=tiny_net model.width=64": "test_the_page_on_adding",
+    "python /path/to/torchlite/train.py task._target_=losses.Penalized +callbacks.say._target_=losses.SayLoss": (
+        "test_the_page_on_adding"
+    ),
     "python train.py trainer.max_epoch=3 optimzer=sgd": "test_typos.py",
 }
-SLOW = ("experiment=", "data=fashion_mnist")
 
 
-def shown_commands() -> list[str]:
-    commands, inside = [], False
-    for document in DOCUMENTS:
-        for line in document.read_text(encoding="utf-8").splitlines():
-            if line.startswith("```"):
-                inside = not inside
-            line = re.sub(r"\s+#.*", "", line).removeprefix("$ ").strip()
-            if inside and re.match(r"(python|make|tensorboard) ", line):
-                commands.append(line)
-    return list(dict.fromkeys(commands))
+def shown_commands(document: Path) -> list[str]:
+    """The commands in a document's blocks; one may go on over several lines."""
+    commands, inside, begun = [], False, ""
+    for line in document.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            inside = not inside
+            continue
+        line = re.sub(r"\s+#.*", "", line).removeprefix("$ ").strip()
+        if inside and (begun or re.match(r"(python|make|tensorboard) ", line)):
+            begun += line.removesuffix("\\") + " "
+            with contextlib.suppress(ValueError):  # an open quote
+                shlex.split(begun)
+                if not line.endswith("\\"):
+                    commands.append(begun.strip())
+                    begun = ""
+    return commands
 
 
-COMMANDS = [command for command in shown_commands() if command not in ELSEWHERE]
+COMMANDS = {document: shown_commands(document) for document in DOCUMENTS}
+WITHOUT_DATA = [command for document in DOCUMENTS if document.stem == "data" for command in COMMANDS[document]]
+ALL = [command for commands in COMMANDS.values() for command in commands]
+RUN = list(dict.fromkeys(command for command in ALL if command not in ELSEWHERE and command not in WITHOUT_DATA))
 
 
 def test_the_documents_show_commands() -> None:
-    assert len(COMMANDS) >= 8
-    assert set(ELSEWHERE) <= set(shown_commands())
+    assert len(RUN) >= 10 and len(WITHOUT_DATA) >= 8
+    assert set(ELSEWHERE) <= set(ALL)
+
+
+@pytest.mark.parametrize("shown", WITHOUT_DATA)
+def test_a_command_on_data_that_is_not_here_is_checked_as_typed(typed: Typed, tmp_path: Path, shown: str) -> None:
+    """All but the images themselves, which tests/data makes: `dry_run=true` is added."""
+    (tmp_path / "my_sets.py").write_text("from torchlite.data.sources import Arrays as Cells\n")
+    words = shlex.split(shown)
+    assert words[:2] == ["python", "train.py"]
+    done = typed(*words[2:], "dry_run=true")
+    assert done.code == 0 or "my_sets" in shown, done.text
 
 
 @pytest.fixture
@@ -60,7 +82,7 @@ def small_fashion_mnist(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shown", COMMANDS)
+@pytest.mark.parametrize("shown", RUN)
 def test_a_shown_command_runs_as_typed(typed: Typed, small_fashion_mnist: Path, shown: str) -> None:
     words = shlex.split(shown)
     assert words[:2] == ["python", "train.py"], f"add {shown!r} to the ways a command is tested"
@@ -71,11 +93,15 @@ def test_a_shown_command_runs_as_typed(typed: Typed, small_fashion_mnist: Path, 
 def test_the_page_on_adding(command: Command, tmp_path: Path) -> None:
     """A stranger's model: one file and one yaml, from outside the repository, copied from the page."""
     page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
-    (python,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    model, losses = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     (yaml,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
-    (tmp_path / "nets.py").write_text(python)
+    (tmp_path / "nets.py").write_text(model)
+    (tmp_path / "losses.py").write_text(losses)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "tiny_net.yaml").write_text(yaml)
+    own = ["task._target_=losses.Penalized", "+callbacks.say._target_=losses.SayLoss"]
+    done = command("train.py", "trainer=smoke", *own)
+    assert done.code == 0 and "after epoch 1 the best is {'update': 17" in done.stdout, done.text
     words = ["--config-dir", "conf", "model=tiny_net", "model.width=64"]
     done = command("train.py", *words, "trainer=smoke")
     assert done.code == 0, done.text
