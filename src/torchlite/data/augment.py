@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, arange, where
 
 from torchlite.errors import UserError
+from torchlite.randomness import draws
 
 
 class Augmentation(Protocol):
@@ -28,6 +29,22 @@ class Augmentation(Protocol):
     def __call__(self, images: Tensor, draws: Tensor) -> Tensor:
         """Changed images, uint8 [B, C, H, W]; the input is left as it was."""
         ...
+
+
+def augmented(images: Tensor, augment: Sequence[Augmentation], seed: int, epoch: int, keys: Tensor) -> Tensor:
+    """Images with each augmentation applied in turn, its draws being those of (seed, epoch, key).
+
+    Args:
+        keys: int64 [B], on the CPU.
+    """
+    widths = [augmentation.num_draws for augmentation in augment]
+    chances = draws(seed, epoch, keys.to(images.device, non_blocking=True), sum(widths)).split(widths, 1)
+    on_host = chances
+    if images.device.type != "cpu" and any(getattr(one, "host_draws", False) for one in augment):
+        on_host = draws(seed, epoch, keys, sum(widths)).split(widths, 1)
+    for augmentation, here, there in zip(augment, chances, on_host, strict=True):
+        images = augmentation(images, there if getattr(augmentation, "host_draws", False) else here)
+    return images
 
 
 class RandomCrop:
@@ -68,10 +85,13 @@ class RandomHorizontalFlip:
         self.probability = probability
 
     def __call__(self, images: Tensor, draws: Tensor) -> Tensor:
+        if images.device.type == "cpu":
+            chosen = (draws[:, 0] < self.probability).nonzero()[:, 0]
+            return images.clone().index_copy_(0, chosen, images.index_select(0, chosen).flip(3))
         width = images.shape[3]
         columns = arange(width, device=images.device)
         columns = where(draws < self.probability, width - 1 - columns, columns)  # [B, W]
-        # 1.6 times as fast as where(flipped, images.flip(3), images); and indexing by a mask would wait for a GPU.
+        # 1.6 times as fast as where(flipped, images.flip(3), images); and what the CPU does would wait for a GPU.
         return images.gather(3, columns[:, None, None, :].expand(images.shape))
 
 

@@ -1,16 +1,18 @@
 """Batches of one part of a set: their order, their augmentation, and nothing that depends on what ran before."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torchlite.data.augment import Augmentation
+from torchlite.data.augment import Augmentation, augmented
 from torchlite.data.mixing import Mixture, probabilities, window_rng
 from torchlite.data.order import Order, balanced_order, epoch_order, share, windows
 from torchlite.data.samples import Samples
-from torchlite.randomness import WINDOW, draws, sample_seed
+from torchlite.data.seeds import one_thread
+from torchlite.randomness import WINDOW, sample_seed
 
 
 @dataclass(slots=True)
@@ -129,18 +131,13 @@ class Batches:
     def _prepare(
         self, epoch: int, keys: Tensor, ids: Tensor, images: Tensor, targets: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        if self.augment and self.seed is not None:
-            on_device = keys.to(self.device, non_blocking=True)
-            widths = [augmentation.num_draws for augmentation in self.augment]
-            chances = draws(self.seed, epoch, on_device, sum(widths)).split(widths, 1)
-            on_host = chances
-            if self.device.type != "cpu" and any(getattr(one, "host_draws", False) for one in self.augment):
-                on_host = draws(self.seed, epoch, keys, sum(widths)).split(widths, 1)
-            for augmentation, here, there in zip(self.augment, chances, on_host, strict=True):
-                images = augmentation(images, there if getattr(augmentation, "host_draws", False) else here)
+        if self.augment and self.seed is not None and not self.samples.in_workers:
+            images = augmented(images, self.augment, self.seed, epoch, keys)
         if targets is None:
             targets = self.samples.targets.index_select(0, ids.to(self.device, non_blocking=True))
-        return self.preprocess(images), targets
+        # Beside workers that use the cores, two threads would wait for each other; no sum is in here to depend on it.
+        with one_thread() if self.samples.in_workers else contextlib.nullcontext():
+            return self.preprocess(images), targets
 
     @torch.no_grad()
     def _mixed(self, batch: Batch, epoch: int, update: int, lead: int) -> Batch:

@@ -91,7 +91,7 @@ class ImageData:
         checks.numbers(batch_size, eval_batch_size, image_size, val_fraction, num_workers, memory_share)
         checks.preprocess(preprocess, channels)
         checks.per_sample(crop, transforms, collate_fn)
-        augmentations, mixture = checks.augment(augment)
+        changes, mixture = checks.augment(augment)
         self.num_classes, self.channels, self.image_size = num_classes, channels, image_size
         self.batch_size, self.root, self.preprocess = batch_size, root, preprocess
 
@@ -99,7 +99,7 @@ class ImageData:
         preprocess.to(device).eval()
         workers = default_workers() if num_workers == "auto" else num_workers
         recipe = Recipe(
-            preprocess, crop, transforms or (), collate_fn, seed, channels, image_size, device, workers, start_method
+            preprocess, crop, transforms, collate_fn, seed, channels, image_size, device, workers, start_method, changes
         )
         sources = {"train": train, "val": val, "test": test}
         read = assembled(
@@ -113,7 +113,7 @@ class ImageData:
         checks.fills_a_batch(len(made["train"].targets), batch_size, drop_last)
         finish = preprocess.normalize if isinstance(preprocess, Preprocess) else preprocess
         self.train = Batches(
-            made["train"], batch_size, finish, device, seed, augmentations, drop_last, mixture, num_classes, read.order
+            made["train"], batch_size, finish, device, seed, changes, drop_last, mixture, num_classes, read.order
         )
         checks.lone_sample(self.train.smallest, self.train.num_samples, batch_size)
         self.val, self.test = (

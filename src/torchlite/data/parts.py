@@ -17,7 +17,7 @@ from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import InMemory, Loaded, Samples
 from torchlite.data.split import cut, described
 from torchlite.data.streams import StreamReader, is_stream, stream_fingerprint
-from torchlite.data.workers import StartMethod
+from torchlite.data.workers import AnyReader, StartMethod
 from torchlite.errors import UserError
 
 Collate = Callable[[list[tuple[Tensor, int]]], tuple[Tensor, Tensor]]
@@ -61,7 +61,7 @@ class Recipe:
 
     preprocess: torch.nn.Module
     crop: Augmentation | Callable[[Any], Any] | None
-    transforms: Sequence[Callable[[Any], Any]]
+    transforms: Sequence[Callable[[Any], Any]] | None
     collate: Collate | None
     seed: int
     channels: int
@@ -69,6 +69,7 @@ class Recipe:
     device: torch.device
     num_workers: int
     start_method: StartMethod | None
+    augment: Sequence[Augmentation]
     _on_device: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class Recipe:
         training = name == "train"
         per_sample = PerSample(
             self.crop if training and self.crop is not None else self.fit,
-            self.transforms if training else (),
+            (self.transforms or ()) if training else (),
             self.seed if training else None,
             self.channels,
             self.image_size,
@@ -107,14 +108,19 @@ class Recipe:
         )
         reader = StreamReader(source, f"data.{name}", per_sample, num_classes)
         reader.try_one()
-        return Loaded(reader, self.device, self.num_workers, self.start_method, keep=name != "test")
+        return self._loaded(reader, name)
+
+    def _loaded(self, reader: AnyReader, name: str) -> Loaded:
+        augment = self.augment if name == "train" else ()
+        keep = name != "test"  # which is read once
+        return Loaded(reader, self.device, self.num_workers, self.start_method, keep, augment, self.seed)
 
     def samples(self, name: str, part: Opened, kept: Kept | None, rows: Tensor | None, origin: str) -> Samples:
         """The samples of the part `name`, made from the source of the part `origin`, of which it is the given rows."""
         training = name == "train"
         fit = self.fit if kept is None or self.kept_fit(origin) is None else None
         crop = self.crop if training and self.crop is not None else fit
-        transforms = self.transforms if training else ()
+        transforms = (self.transforms or ()) if training else ()
         if kept is not None and crop is None and not transforms and self.collate is None:
             if origin not in self._on_device:
                 self._on_device[origin] = kept.images.to(self.device)
@@ -133,7 +139,7 @@ class Recipe:
         targets = part.targets if rows is None else part.targets[rows]
         reader = Reader(kept or part, None if rows is None else rows.numpy(), targets.numpy(), per_sample, self.collate)
         reader.try_one()
-        return Loaded(reader, self.device, self.num_workers, self.start_method, keep=name != "test")
+        return self._loaded(reader, name)
 
 
 @dataclass

@@ -72,6 +72,8 @@ class Preprocess(nn.Module):
 
     def normalize(self, images: Tensor) -> Tensor:
         """Normalized float32 of images of the final size: the second half, and all of it that training shares."""
+        if images.dtype == torch.uint8:  # the same bits in half the time of a product of two types
+            return images.float().mul_(self.scale).add_(self.shift)
         return torch.mul(images, self.scale).add_(self.shift)
 
     def undo(self, images: Tensor) -> Tensor:

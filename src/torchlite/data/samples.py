@@ -6,6 +6,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from torchlite.data.augment import Augmentation, augmented
+from torchlite.data.loader import Request
 from torchlite.data.memory import return_freed
 from torchlite.data.workers import AnyReader, StartMethod, Workers
 from torchlite.errors import UserError
@@ -19,6 +21,7 @@ class Samples(Protocol):
     """Pixels and targets of one part, by key (see `order`)."""
 
     targets: Tensor  # int64 [N], on the model's device
+    in_workers: bool  # loader processes make, and augment, the batches on the CPU
 
     def fetch(
         self, epoch: int, groups: Sequence[Tensor], ids: Sequence[Tensor]
@@ -43,6 +46,8 @@ class InMemory:
         targets: int64 [N].
         rows: int64 [N], the row of `images` each sample is in; None when they are all there, in order.
     """
+
+    in_workers = False
 
     def __init__(self, images: Tensor, targets: Tensor, rows: Tensor | None = None) -> None:
         self.images = images
@@ -74,6 +79,9 @@ class Loaded:
         num_workers: processes.
         start_method: how they start; None for Python's default.
         keep: they wait for the next epoch instead of ending.
+        augment: applied to each batch where it is made, if that is a worker and the model's device the CPU: the cores
+            then work side by side. Elsewhere that is left to whoever fetches.
+        seed: for `augment`.
     """
 
     def __init__(
@@ -83,13 +91,17 @@ class Loaded:
         num_workers: int,
         start_method: StartMethod | None = None,
         keep: bool = True,
+        augment: Sequence[Augmentation] = (),
+        seed: int = 0,
     ) -> None:
         self.reader = reader
         self.device = device
         self.targets = torch.from_numpy(reader.targets).to(device)
         self.workers = None
+        self.in_workers = num_workers > 0 and device.type == "cpu"
         if num_workers:
-            self.workers = Workers(reader, num_workers, start_method, keep, pin=device.type == "cuda")
+            maker = _Augmenting(reader, augment, seed) if augment and self.in_workers else reader
+            self.workers = Workers(maker, num_workers, start_method, keep, pin=device.type == "cuda")
 
     def fetch(
         self, epoch: int, groups: Sequence[Tensor], ids: Sequence[Tensor]
@@ -108,6 +120,27 @@ class Loaded:
 
     def batches_at_once(self, batch_size: int) -> int:
         return 1
+
+
+class _Augmenting:
+    """A reader whose batches are augmented."""
+
+    def __init__(self, reader: AnyReader, augment: Sequence[Augmentation], seed: int) -> None:
+        self.reader = reader
+        self.targets = reader.targets
+        self.augment = augment
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, request: Request) -> Tensor | tuple[Tensor, Tensor] | UserError:
+        answer = self.reader[request]
+        if isinstance(answer, UserError):
+            return answer
+        images = answer[0] if isinstance(answer, tuple) else answer
+        images = augmented(images, self.augment, self.seed, request[0], torch.from_numpy(request[1]))
+        return (images, answer[1]) if isinstance(answer, tuple) else images
 
 
 Answer = Tensor | tuple[Tensor, Tensor] | UserError

@@ -15,15 +15,24 @@ def own_seeds() -> Iterator[None]:
     One thread: workers have one each, and the last bits of a float operation may depend on the number.
     """
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        with one_thread():
+            yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """torch computes on one thread meanwhile."""
     num_threads = torch.get_num_threads()
     if num_threads != 1:
         torch.set_num_threads(1)
     try:
         yield
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
-        torch.set_rng_state(before[2])
         if num_threads != 1:
             torch.set_num_threads(num_threads)
 
