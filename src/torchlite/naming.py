@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
-NOT_IDENTITY = ("data_dir", "name", "resume", "dry_run", "fail_fast", "data.num_workers", "trainer.log_every_updates")
+NOT_IDENTITY = (
+    *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates"),
+    *("data.num_workers", "data.in_memory", "data.memory_share", "data.start_method"),  # they change no bit
+)
 LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "TensorBoard", "Histograms", "MLflow")]
 
 
