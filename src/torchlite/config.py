@@ -114,11 +114,8 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         first_line = str(error).splitlines()[0]
-        key = (
-            first_line.rpartition("Missing mandatory value: ")[2]
-            if "mandatory value: " in first_line
-            else error.full_key
-        )
+        asked = first_line.partition("while resolving interpolation: Missing mandatory value: ")[2]
+        key = asked or error.full_key
         raise UserError(f"{key}: {first_line}. Give it a value: {key}=…") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}

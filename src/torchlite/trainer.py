@@ -257,13 +257,11 @@ class Trainer:
 
     def _stop_if_asked(self, saved: bool) -> None:
         stopped = self.stop_request.check()
-        if stopped is None:
-            return
-        self.updater.look()
-        if not saved:
-            self.save()
-        self.writer.wait()
-        raise stopped
+        if stopped is not None:
+            if not saved:
+                self.save()
+            self.writer.wait()
+            raise stopped
 
     # Numbers for people
 
