@@ -154,6 +154,23 @@ def test_a_snapshot_is_not_changed_by_later_updates(tmp_path: Path, monkeypatch:
     assert saved["w"].tolist() == [1.0] * 5 and saved["w"].data_ptr() == saved["again"].data_ptr()
 
 
+def test_any_failure_of_a_write_reaches_the_loop(tmp_path: Path) -> None:
+    writer = checkpoint.Writer()
+    writer.save({tmp_path / "last.pt": {"model": {}, "callback": lambda: None}})
+    with pytest.raises(Exception, match="lambda"):
+        writer.wait()
+
+
+def test_a_damaged_newest_does_not_replace_the_whole_one_before(tmp_path: Path) -> None:
+    for number in (1, 2):
+        checkpoint.save(tmp_path / "last.pt", some_state(number), keep_previous=True)
+    (tmp_path / "last.pt").write_bytes(b"half")
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found["progress"]["update"] == 1
+    checkpoint.save(tmp_path / "last.pt", some_state(3), keep_previous=True)
+    assert checkpoint.load(tmp_path / "previous.pt")["progress"]["update"] == 1
+
+
 def test_old_numbered_checkpoints_are_dropped(tmp_path: Path) -> None:
     writer = checkpoint.Writer(keep_epochs=2)
     for epoch in range(1, 6):

@@ -51,6 +51,9 @@ def test_killed_at_random_moments_equals_straight(typed: Typed, tmp_path: Path, 
              "data.drop_last=false", "trainer.micro_batch_size=40", "trainer.save_every_updates=2", "callbacks=early_stopping",
              "trainer.num_threads=1", "trainer.log_every_updates=3"]  # fmt: skip
     assert typed(*words, "name=straight").code == 0
+    straight = the_run(
+        shutil.move(tmp_path / "outputs" / "straight", tmp_path / "straight")
+    )  # resume=auto would find it
     chance = random.Random(part)
     kills = 0
     while kills < 10:
@@ -62,12 +65,12 @@ def test_killed_at_random_moments_equals_straight(typed: Typed, tmp_path: Path, 
             else []
         )
         if runs and result(runs[0])["status"] == "finished":
-            assert_same_run(the_run(tmp_path / "outputs" / "straight"), runs[0])
+            assert_same_run(straight, runs[0])
             shutil.rmtree(runs[0])
     done = typed(*words, "name=cut", "resume=auto")
     assert done.code == 0, done.text
     run = the_run(tmp_path / "outputs" / "cut")
-    assert_same_run(the_run(tmp_path / "outputs" / "straight"), run)
+    assert_same_run(straight, run)
     left = {path.name for path in (run / "checkpoints").iterdir()}
     assert left <= {"last.pt", "best.pt", "previous.pt", ".last.pt.partial", ".best.pt.partial", ".previous.pt.partial"}
 

@@ -191,6 +191,28 @@ def test_other_settings_are_refused_with_the_way_to_go(
     assert expected in done.stderr and "model.weights=" in done.stderr
 
 
+def test_other_data_is_refused(typed: Typed, tmp_path: Path) -> None:
+    import numpy as np
+
+    images = np.random.default_rng(0).integers(0, 256, (300, 8, 8), dtype=np.uint8)
+    words = [
+        "data=arrays",
+        "data.root=set",
+        "data.num_classes=3",
+        "data.channels=1",
+        "data.image_size=8",
+        "data.batch_size=32",
+    ]
+    words += ["data.preprocess.mean=[0.5]", "data.preprocess.std=[0.25]", "model=mlp", "trainer.max_epochs=3"]
+    (tmp_path / "set").mkdir()
+    for part, count in (("train", 200), ("test", 60)):
+        np.savez(tmp_path / "set" / f"{part}.npz", images=images[:count], labels=np.arange(count) % 3)
+    assert typed(*words, "+callbacks.bad={_target_:tests.strangers.Explodes,update:8}").code == 1
+    np.savez(tmp_path / "set" / "train.npz", images=images[:230], labels=np.arange(230) % 3)
+    done = typed(*words, "+callbacks.bad={_target_:tests.strangers.Explodes,update:8}", "resume=auto")
+    assert done.code == 2 and "the data is not what it was" in done.stderr, done.text
+
+
 @pytest.mark.parametrize("resume", ["nowhere", "."])
 def test_what_is_no_run_is_refused(typed: Typed, resume: str) -> None:
     done = typed(f"resume={resume}")

@@ -1,5 +1,6 @@
 """One update: the same however it is cut, clipped on true gradients, kept from the weights when it is not finite."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -167,6 +168,20 @@ def test_activations_computed_twice_give_the_same_gradient_and_statistics() -> N
     assert ours.keys() == theirs.keys()
     assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
     assert int(theirs["features.0.1.num_batches_tracked"]) == 3
+
+
+def test_a_copy_of_a_recomputing_network_uses_its_own_weights() -> None:
+    """As an average of the weights is a copy: its blocks must not run the trained model's."""
+    network = SmallCNN(10, 1, widths=[4, 8])
+    recompute_activations(network)
+    copied = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+    images = torch.randn(4, 1, 8, 8)
+    network.train(), copied.eval()
+    assert copied(images).abs().sum() > 0
+    assert int(network.state_dict()["features.0.1.num_batches_tracked"]) == 0
 
 
 def test_one_sample_left_for_a_batch_norm() -> None:

@@ -120,4 +120,5 @@ def takes_fused(node: dict[str, Any], device: Any) -> bool:
     target = locate(node["_target_"])
     if "fused" not in signature(target) or node.get("foreach") or node.get("differentiable"):
         return False
-    return device.type == "cuda" or (device.type == "cpu" and target.__name__ in ("SGD", "Adam", "AdamW", "Adagrad"))
+    kernels = ("SGD", "Adam", "AdamW", "Adagrad") if device.type == "cpu" else ("SGD", "Adam", "AdamW")
+    return device.type in ("cpu", "cuda") and target.__name__ in kernels

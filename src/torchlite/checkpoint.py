@@ -101,6 +101,8 @@ def newest(directory: Path) -> dict[str, Any] | None:
             continue
         if damaged:
             log.warning(f"going on from {path}, at update {state['progress']['update']}")
+            for bad in damaged:  # or the next save would put a damaged one in the place of the whole one before
+                bad.unlink()
         return state
     if damaged:
         raise UserError(f"No checkpoint in {directory} can be read; start the run again without resume.")
@@ -113,11 +115,11 @@ class Writer:
     def __init__(self, keep_epochs: int | None = None) -> None:
         self.keep_epochs = keep_epochs
         self._thread: threading.Thread | None = None
-        self._failure: OSError | None = None
+        self._failure: BaseException | None = None
         self._tensors: list[Tensor] = []  # of the latest snapshot
 
     def save(self, jobs: dict[Path, dict[str, Any]]) -> None:
-        """Write states in the order given, after those given before. Raises the OSError of an earlier, failed write."""
+        """Write states in the order given, after those given before. Raises what made an earlier write fail."""
         self.wait()
         copies, self._tensors = snapshot(jobs, self._tensors)
         self._thread = threading.Thread(target=self._write, args=(copies,), name="checkpoint writer")
@@ -128,7 +130,7 @@ class Writer:
             for path, state in jobs.items():
                 save(path, state, keep_previous=path.name == "last.pt")
                 self._drop_old(path)
-        except OSError as error:
+        except BaseException as error:  # raised again where the loop waits
             self._failure = error
 
     def _drop_old(self, path: Path) -> None:
@@ -137,7 +139,7 @@ class Writer:
                 old.unlink()
 
     def wait(self) -> None:
-        """Return when everything is on disk; raises the OSError of a write that failed."""
+        """Return when everything is on disk; raises what made a write fail."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

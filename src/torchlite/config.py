@@ -66,6 +66,7 @@ def recorded(facts: dict[str, Any], here: Composed) -> Composed:
     """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
     cfg = OmegaConf.create(facts["config"])
     assert isinstance(cfg, DictConfig)
+    cfg.dry_run = here.config["dry_run"]
     if any(word.startswith("data_dir=") for word in here.overrides):
         cfg.data_dir = here.config["data_dir"]
     then = plain(cfg, facts["options"], facts["overrides"])

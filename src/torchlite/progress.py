@@ -87,16 +87,18 @@ def restore(trainer: Any, saved: dict[str, Any]) -> None:
 
 
 def _mend_best(trainer: Any) -> None:
-    """Write best.pt again where a kill came between last.pt, which is written first, and best.pt."""
-    best = trainer.progress.best
-    if not best or best["update"] != trainer.progress.update:
-        return
+    """Make progress and best.pt agree: a kill may have come between last.pt, which is written first, and best.pt; and a run
+    that went back to an older checkpoint has a best.pt from later on, which counts as long as nothing beats it.
+    """
     path = trainer.record.checkpoint("best")
     try:
-        whole = checkpoint.load(path)["scores"].get("update") == best["update"]
+        scores = checkpoint.load(path)["scores"]
     except UserError:
-        whole = False
-    if not whole:
+        scores = {}
+    best = trainer.progress.best
+    if scores and scores.get("update", -1) > trainer.progress.update and not trainer.deterministic:
+        trainer.progress.best = scores
+    elif best and best["update"] == trainer.progress.update and scores.get("update") != best["update"]:
         checkpoint.save(path, weights(trainer))
 
 

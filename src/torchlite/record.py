@@ -79,8 +79,11 @@ class Record:
         kept = self._kept_lines(num_lines)
         if num_lines is None:
             self._clear()
-        self._metrics = open(self.directory / "metrics.jsonl", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
-        self._metrics.writelines(kept)
+        metrics = self.directory / "metrics.jsonl"
+        aside = metrics.with_name(".metrics.jsonl.partial")
+        aside.write_text("".join(kept), encoding="utf-8")
+        os.replace(aside, metrics)  # a kill leaves the old lines or the kept ones
+        self._metrics = open(metrics, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
         self._write_result()
         if num_lines is None:
             self._describe_code()
@@ -158,6 +161,10 @@ class Record:
     def log(self, line: dict[str, float]) -> None:
         """Append a line to metrics.jsonl."""
         self._metrics.write(json.dumps(_without_nan(line)) + "\n")
+
+    def sync(self) -> None:
+        """Put the lines so far on disk, as a checkpoint that counts them is about to be."""
+        os.fsync(self._metrics.fileno())
 
     def finish(self, **scores: Any) -> None:
         """Note the run's scores: best, last, test and what else belongs to the result."""

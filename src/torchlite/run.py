@@ -51,7 +51,9 @@ def run(composed: Composed) -> float | None:
 
 
 def _run(composed: Composed) -> float | None:
-    directory, file = resume.target(composed, Path("outputs").resolve())
+    directory, file = None, None
+    if composed.sweep_directory is None:  # a sweep's jobs go on by themselves
+        directory, file = resume.target(composed, Path("outputs").resolve())
     facts = None if directory is None else resume.facts(directory)
     if facts is not None:
         composed = resume.continued(composed, facts)
@@ -73,7 +75,11 @@ def _run(composed: Composed) -> float | None:
         if composed.sweep_directory is None or result.get("status") != record.FAILED:  # a sweep runs its failures anew
             facts = resume.facts(directory)
             saved = resume.state(directory, file) if facts is not None else None
-        rec.seconds_before = saved["progress"]["seconds"] if saved else 0.0
+        if saved:
+            rec.seconds_before = saved["progress"]["seconds"] + saved["progress"]["epoch_seconds"]
+            checkpoint.save(
+                rec.checkpoint("last"), saved
+            )  # the run stands here now, also where an older file was named
         chosen = facts["choices"] if saved and facts else None
         with _forgotten_if_refused(directory, forget=is_new), rec.open(saved["progress"]["lines"] if saved else None):
             return train(composed, trainer, task, rec, saved, chosen)
@@ -142,6 +148,10 @@ def train(
     randomness.seed_everything(config["seed"])
     model, formats = _network(config, trainer, device, chosen)
     data = build.data(config["data"], seed=config["seed"], device=device)
+    if saved is not None and (saved["classes"], saved["split"]) != (list(data.class_names), dict(data.split)):
+        raise UserError(
+            "resume: the data is not what it was: other images, classes or held-out samples. Start a new run."
+        )
     choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
     choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}
     optimizer = _optimizer(config, trainer, model, data.batch_size, choices, device)

@@ -122,7 +122,8 @@ class Trainer:
         model.train()
         try:
             with StopRequest(self.max_minutes).listening() as self.stop_request:
-                while self.progress.epoch < self.max_epochs and self.progress.stop_reason is None:
+                # A callback's stop waits for the epoch's end, also when the run was cut in between
+                while self.progress.epoch < self.max_epochs and (not self.progress.stop_reason or self.progress.batch):
                     self.train_epoch()
         finally:
             self.writer.wait()
@@ -248,6 +249,7 @@ class Trainer:
             jobs[self.record.checkpoint("best")] = progress_state.weights(self)
         if self.save_every_epochs and self.progress.batch == 0 and self.progress.epoch % self.save_every_epochs == 0:
             jobs[self.record.checkpoint(f"epoch-{self.progress.epoch:04d}")] = state
+        self.record.sync()
         self.writer.save(jobs)
         self._best_is_new, self._saved_at = False, time.monotonic()
 
@@ -270,7 +272,6 @@ class Trainer:
 
     def log_update(self) -> None:
         """One line about the updates since the last line."""
-        self.updater.look()
         line = {f"update/{name}": mean for name, mean in self.updater.averages.means().items()}
         line |= {"lr": self.lr, "grad_norm": self.updater.grad_norm.item()}
         line["images_per_second"] = self._samples / (time.perf_counter() - self._clock)

@@ -60,8 +60,9 @@ class Updater:
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
         self._found_inf = device.type == "cuda" and bool(optimizer.defaults.get("fused"))
-        self._bad: list[Tensor] = []  # on such a device: [P] flags of bad gradients per update since the last look
-        self._seen: list[tuple[int, Tensor]] = []
+        self._pending: list[
+            tuple[Tensor, list[str], Tensor, int]
+        ] = []  # there: flags, names, ids, update since the last look
 
     def apply(self, batch: Any, update: int) -> bool:
         """Do update number `update` (from 1). False when fp16's scaler found an overflow and left it out.
@@ -162,27 +163,21 @@ class Updater:
         """Keep a gradient that is not finite from the weights."""
         if not self._found_inf:
             if not math.isfinite(self._square.item()):
-                raise NotFiniteError(self._story(~squares.isfinite(), batch.ids, update))
+                raise NotFiniteError(_story(~squares.isfinite(), self._names(), batch.ids, update))
             return
         bad = ~squares.isfinite()
         self.optimizer.found_inf = bad.any().float()  # type: ignore[attr-defined]
-        self._bad.append(bad)
-        self._seen.append((update, batch.ids))
+        self._pending.append((bad, self._names(), batch.ids, update))
 
     def look(self) -> None:
         """Raise NotFiniteError for the first bad update since the last look. Waits for the device; a no-op on CPU."""
-        if self._bad:
-            flags = torch.stack(self._bad).cpu()
-            seen = self._seen
-            self._bad, self._seen = [], []
-            for row, (update, ids) in zip(flags, seen, strict=True):
-                if row.any():
-                    raise NotFiniteError(self._story(row, ids, update))
+        pending, self._pending = self._pending, []
+        for flags, names, ids, update in pending:
+            if flags.any().item():
+                raise NotFiniteError(_story(flags, names, ids, update))
 
-    def _story(self, bad: Tensor, ids: Tensor, update: int) -> str:
-        names = [name for name, p in self.model.named_parameters() if p.grad is not None]
-        where = next((name for name, is_bad in zip(names, bad.tolist(), strict=False) if is_bad), "the whole")
-        return f"update {update}: the gradient of {where} is not finite; it was not applied. {_advice(ids)}"
+    def _names(self) -> list[str]:
+        return [name for name, p in self.model.named_parameters() if p.grad is not None]
 
     def _clip(self, parameters: list[nn.Parameter]) -> None:
         if self.clip_gradients is not None:
@@ -192,6 +187,11 @@ class Updater:
             nn.utils.clip_grads_with_norm_(parameters, self.clip_grad_norm, self.grad_norm)
         if self.clip_grad_value is not None:
             nn.utils.clip_grad_value_(parameters, self.clip_grad_value)
+
+
+def _story(bad: Tensor, names: list[str], ids: Tensor, update: int) -> str:
+    where = next((name for name, is_bad in zip(names, bad.tolist(), strict=True) if is_bad), "the whole")
+    return f"update {update}: the gradient of {where} is not finite; it was not applied. {_advice(ids)}"
 
 
 def _advice(ids: Tensor) -> str:

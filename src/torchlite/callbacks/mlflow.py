@@ -23,9 +23,11 @@ class MLflow(Callback):
         self.client: Any = MlflowClient(tracking_uri)
         self.experiment = experiment
         self.run_id: str | None = None
+        self.finished = False
 
     def on_fit_begin(self, trainer: Any) -> None:
         if self.run_id is not None:
+            self.client.update_run(self.run_id, status="RUNNING")
             return
         known = self.client.get_experiment_by_name(self.experiment)
         experiment_id = known.experiment_id if known else self.client.create_experiment(self.experiment)
@@ -44,6 +46,11 @@ class MLflow(Callback):
         for name, value in scores.items():
             self.client.log_metric(self.run_id, f"final/{name}", value, step=trainer.progress.update)
         self.client.set_terminated(self.run_id)
+        self.finished = True
+
+    def close(self) -> None:
+        if self.run_id is not None and not self.finished:
+            self.client.set_terminated(self.run_id, status="KILLED")  # stopped or failed; a resumed run opens it again
 
     def state_dict(self) -> dict[str, Any]:
         return {"run_id": self.run_id}

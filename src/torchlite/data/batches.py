@@ -1,6 +1,7 @@
 """Batches of one part of a set: their order, their augmentation, and nothing that depends on what ran before."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -92,6 +93,12 @@ class Batches:
         """
         if start >= len(self):
             return
+        # Groups begin at the same batches wherever an epoch is entered, so a batch lies at the same place in memory, on which
+        # the last bits of a product may depend
+        skip = start % self.samples.batches_at_once(self.batch_size)
+        yield from itertools.islice(self._served(epoch, start - skip, rank, num_ranks), skip, None)
+
+    def _served(self, epoch: int, start: int, rank: int, num_ranks: int) -> Iterator[Batch]:
         # Draws belong to samples, so batches can be prepared several at once without a change in any bit.
         at_once = self.samples.batches_at_once(self.batch_size)
         order = self._order(epoch)

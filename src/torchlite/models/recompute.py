@@ -37,15 +37,17 @@ def _has_layers(module: nn.Module) -> bool:
 
 
 def _wrap(block: nn.Module) -> None:
-    original = block.forward
-    contexts = partial(_contexts, [module for module in block.modules() if isinstance(module, _BatchNorm)])
+    """Make the block an object of a class of its own, so that a copy of it computes with its own parameters."""
+    original = type(block)
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        if not block.training:
-            return original(*args, **kwargs)
-        return checkpoint(original, *args, use_reentrant=False, context_fn=contexts, **kwargs)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        plain = partial(original.forward, self)
+        if not self.training:
+            return plain(*args, **kwargs)
+        norms = [module for module in self.modules() if isinstance(module, _BatchNorm)]
+        return checkpoint(plain, *args, use_reentrant=False, context_fn=partial(_contexts, norms), **kwargs)
 
-    block.forward = forward
+    block.__class__ = type(original.__name__, (original,), {"forward": forward})
 
 
 def _contexts(norms: list[_BatchNorm]) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_avg_fn
 
 from torchlite.errors import UserError
 
@@ -25,8 +25,10 @@ class WeightAverage:
             raise UserError(f"trainer.ema_decay={ema_decay}: give a number above 0 and below 1.")
         self.model = model
         self.swa_start_epoch = swa_start_epoch
-        rule = None if ema_decay is None else get_ema_multi_avg_fn(ema_decay)
-        self.averaged = AveragedModel(model, multi_avg_fn=rule, use_buffers=True)
+        if ema_decay is None:  # tensor by tensor: torch's way of averaging many at once cannot take counters on CUDA
+            self.averaged = AveragedModel(model, avg_fn=get_swa_avg_fn(), use_buffers=True)
+        else:
+            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(ema_decay), use_buffers=True)
         self.name = "swa" if ema_decay is None else "ema"
 
     @property
