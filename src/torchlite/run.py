@@ -148,10 +148,7 @@ def train(
     randomness.seed_everything(config["seed"])
     model, formats = _network(config, trainer, device, chosen)
     data = build.data(config["data"], seed=config["seed"], device=device)
-    if saved is not None and (saved["classes"], saved["split"]) != (list(data.class_names), dict(data.split)):
-        raise UserError(
-            "resume: the data is not what it was: other images, classes or held-out samples. Start a new run."
-        )
+    _check_data(saved, data)
     choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
     choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}
     optimizer = _optimizer(config, trainer, model, data.batch_size, choices, device)
@@ -186,6 +183,14 @@ def train(
         return _finish(trainer, data, hooks, rec)
     finally:
         hooks.close()
+
+
+def _check_data(saved: dict[str, Any] | None, data: Any) -> None:
+    """Raise UserError where a run would go on with other samples than it began with."""
+    if saved is not None and (saved["classes"], saved["split"]) != (list(data.class_names), dict(data.split)):
+        raise UserError(
+            "resume: the data is not what it was: other images, classes or held-out samples. Start a new run."
+        )
 
 
 def _network(config: dict[str, Any], trainer: Trainer, device: Any, chosen: dict[str, Any] | None) -> tuple[Any, Any]:
