@@ -114,7 +114,7 @@ def bare_cost(data: ImageData, fused: bool = True) -> Cost:
     """The loop a person would write by hand."""
     network = model()
     set_determinism(False)
-    optimizer = AdamW(network.parameters(), **{**FLAGS, "fused": fused})
+    optimizer = AdamW(parameter_groups(network, FLAGS["weight_decay"]), **{**FLAGS, "fused": fused})
     started = time.perf_counter()
     for epoch in range(NUM_EPOCHS):
         for batch in data.train.epoch(epoch):

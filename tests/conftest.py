@@ -19,7 +19,7 @@ USER_ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "T
 # Two test workers share two cores, and a fixed loss sequence needs a fixed number of threads: tests that compute in
 # this process use one. Commands get the environment as it was.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 os.environ.pop("TORCHLITE_DATA", None)
 
 settings.register_profile("here", deadline=None)

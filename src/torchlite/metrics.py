@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def topk_correct(logits: Tensor, targets: Tensor, k: int) -> Tensor:
-    """1.0 where the target is among the k highest logits, else 0.0.
+    """True where the target is among the k highest logits.
 
     Args:
         logits: [B, C].
@@ -15,14 +15,14 @@ def topk_correct(logits: Tensor, targets: Tensor, k: int) -> Tensor:
         k: at least 1; more than C counts as C.
 
     Returns:
-        float32 [B].
+        bool [B].
     """
     if targets.ndim == 2:
         targets = targets.argmax(dim=1)
     if k == 1:
-        return (logits.argmax(dim=1) == targets).float()
+        return logits.argmax(dim=1) == targets
     best = logits.topk(min(k, logits.shape[1]), dim=1).indices
-    return (best == targets[:, None]).any(dim=1).float()
+    return (best == targets[:, None]).any(dim=1)
 
 
 class Averages:
