@@ -31,7 +31,7 @@ def test_means_do_not_depend_on_the_cut(batches: list[list[float]]) -> None:
 def test_state_goes_through_a_checkpoint() -> None:
     averages, other = Averages(), Averages()
     averages.add({"loss": torch.tensor([1.0, 2.0, 4.5])})
-    other.load_state_dict(averages.state_dict(), torch.device("cpu"))
+    other.load_state_dict(averages.state_dict())
     assert other.means() == averages.means()
     other.add({"loss": torch.tensor([0.5])})
     assert other.means() == {"loss": 2.0}

@@ -76,8 +76,8 @@ def restore(trainer: Any, saved: dict[str, Any]) -> None:
         trainer.average.load_state_dict(saved["average"])
     trainer.hooks.load_state_dict(saved["callbacks"])
     trainer.progress = Progress(**saved["progress"])
-    trainer.epoch_averages.load_state_dict(saved["sums"][0], trainer.device_used)
-    trainer.updater.averages.load_state_dict(saved["sums"][1], trainer.device_used)
+    trainer.epoch_averages.load_state_dict(saved["sums"][0])
+    trainer.updater.averages.load_state_dict(saved["sums"][1])
     trainer.updater.skipped = saved["skipped"]
     if trainer.updater.halving:
         trainer.updater.micro_batch_size = saved["micro_batch_size"]

@@ -143,7 +143,7 @@ class Trainer:
             self.hooks.call("on_batch_begin", self, batch)
             applied = self.updater.apply(batch, progress.update + 1)
             progress.batch += 1
-            self._samples += len(batch.ids)
+            self._samples += batch.ids.numel()
             if applied:
                 self._after_update(batch)
         self._collect()

@@ -35,9 +35,11 @@ class TensorBoard(Callback):
         )
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            if name not in ("update", "epoch"):
-                self.writer.add_scalar(name, value, trainer.progress.update)
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        # One event for all: TensorBoard checksums each in Python, in a thread that holds up the loop meanwhile
+        scalars = [Summary.Value(tag=n, simple_value=v) for n, v in values.items() if n not in ("update", "epoch")]
+        self.writer.file_writer.add_summary(Summary(value=scalars), trainer.progress.update)
 
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == 0 and self.num_images:

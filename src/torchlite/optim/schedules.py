@@ -8,7 +8,7 @@ first updates, `u` is made with (u + 1) / W of the rate (Goyal et al., "Accurate
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -25,7 +25,19 @@ class UpdateLR(LambdaLR):
     interval: ClassVar[Interval] = "update"
 
     def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
+        self.factor = factor
         super().__init__(optimizer, factor)
+
+    def step(self, epoch: None = None) -> None:  # type: ignore[override]
+        """What torch's does, in a tenth of its time: it is called after every update."""
+        self.last_epoch += 1
+        self._step_count += 1
+        factor = self.factor(self.last_epoch)
+        self._last_lr = [lr * factor for lr in self.base_lrs]
+        set_learning_rates(self.optimizer, self._last_lr)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in super().state_dict().items() if name != "factor"}
 
 
 def constant(optimizer: Optimizer, total_updates: int, updates_per_epoch: int, warmup_epochs: float = 0.0) -> UpdateLR:
