@@ -35,11 +35,13 @@ class TensorBoard(Callback):
         )
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from torch.utils.tensorboard.summary import scalar
 
         # One event for all: TensorBoard checksums each in Python, in a thread that holds up the loop meanwhile
-        scalars = [Summary.Value(tag=n, simple_value=v) for n, v in values.items() if n not in ("update", "epoch")]
-        self.writer.file_writer.add_summary(Summary(value=scalars), trainer.progress.update)
+        first, *others = [scalar(name, value) for name, value in values.items() if name not in ("update", "epoch")]
+        for other in others:
+            first.MergeFrom(other)
+        self.writer.file_writer.add_summary(first, trainer.progress.update)
 
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == 0 and self.num_images:
