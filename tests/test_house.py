@@ -32,7 +32,9 @@ EXTRA_LIBRARIES = {
     "models": {"safetensors"},
 }  # the plan's own words for progress and for locks
 HYDRA = {"hydra", "omegaconf"}
-HYDRA_ROOMS = re.compile(r"^(train\.py|diagnose\.py|src/torchlite/(config\.py|build\.py|sweep/.*)|tests/.*)$")
+HYDRA_ROOMS = re.compile(
+    r"^(train\.py|diagnose\.py|src/torchlite/(config\.py|build\.py|sweep/.*)|src/hydra_plugins/.*|tests/.*)$"
+)
 BAD_FILES = re.compile(r"^(utils?|helpers?|common|misc|base|managers?|wrappers?|factory|registry)(\.py)?$")
 BAD_CLASSES = re.compile(r"^(Base[A-Z]\w*|\w+(Manager|Wrapper|Factory|Registry|Helpers?|Utils?))$")
 

@@ -48,6 +48,7 @@ class Composed:
     name: str  # given or made of the words typed
     sweep_directory: Path | None = None  # of a job of a sweep
     command: str = ""  # as typed
+    num_threads: int | None = None  # what trainer.num_threads=auto means, where a sweep has fixed it
     trusted: tuple[str, ...] | None = None  # the user's modules it may name; None: any, since it was typed here
 
 
@@ -56,8 +57,11 @@ def composed(cfg: DictConfig) -> Composed:
     hydra = HydraConfig.get()
     sweep = Path(hydra.sweep.dir).resolve() if hydra.mode == RunMode.MULTIRUN else None
     try:
+        file = dict(hydra.runtime.choices)["sweep"]
+        if sweep is None and file is not None:
+            raise UserError(f"sweep={file}: a sweep file makes many jobs; add -m.")
         made = plain(cfg, dict(hydra.runtime.choices), as_typed(hydra.overrides.task), sweep)
-        return dataclasses.replace(made, command=_command or shlex.join(sys.argv))
+        return dataclasses.replace(made, command=typed_command())
     except UserError as error:
         raise SystemExit(refuse(str(error))) from None  # anything else Hydra would decorate
 
@@ -73,6 +77,18 @@ def recorded(facts: dict[str, Any], here: Composed) -> Composed:
     return dataclasses.replace(then, name=facts["name"], identity=facts["identity"], command=here.command, trusted=())
 
 
+def from_facts(facts: dict[str, Any], sweep_directory: Path | None) -> Composed:
+    """A config as it was written down when it was planned here, so that it may name what was typed then."""
+    cfg = OmegaConf.create(facts["config"])
+    assert isinstance(cfg, DictConfig)
+    return plain(cfg, facts["options"], facts["words"], sweep_directory)
+
+
+def typed_command() -> str:
+    """The command line as it was typed."""
+    return _command or shlex.join(sys.argv)
+
+
 def as_typed(overrides: Any) -> list[str]:
     """The words as they stand; merely looping over them would resolve what a word refers to, secrets included."""
     words = OmegaConf.to_container(overrides, resolve=False)
@@ -84,7 +100,7 @@ def plain(
     cfg: DictConfig, choices: dict[str, Any], overrides: list[str], sweep_directory: Path | None = None
 ) -> Composed:
     """The same for any composed config, less its `hydra` node. Raises UserError for wrong root keys, all in one message."""
-    choices = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
+    choices = {group: choice for group, choice in choices.items() if not group.startswith(("hydra/", "sweep"))}
     resolved = resolve(cfg)
     problems = mistakes.wrong_roots(resolved, GROUPS)
     if problems:
@@ -213,10 +229,10 @@ def for_each_job(arguments: list[str]) -> list[str]:
     for text in arguments:
         with contextlib.suppress(HydraException):
             parsed[text] = parser.parse_override(text)
-    swept = {override.key_or_group for override in parsed.values() if override.is_sweep_override()} & {
-        *GROUPS,
-        "experiment",
-    }
+    words = {override.key_or_group: override for override in parsed.values()}
+    swept = {key for key, override in words.items() if override.is_sweep_override()} & {*GROUPS, "experiment"}
+    if "sweep" in words:  # what its file sweeps is not known here
+        swept = {*GROUPS, "experiment"}
 
     def held(text: str) -> str:
         key, equals, value = text.partition("=")

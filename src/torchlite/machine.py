@@ -30,9 +30,13 @@ def find_device(name: str) -> torch.device:
         ) from error
 
 
-def set_threads(num_threads: int | Literal["auto"]) -> int:
-    """Set and return the number of threads that PyTorch computes with; "auto" is its own choice at the start."""
-    threads = DEFAULT_THREADS if num_threads == "auto" else num_threads
+def set_threads(num_threads: int | Literal["auto"], auto: int | None = None) -> int:
+    """Set and return the number of threads that PyTorch computes with.
+
+    Args:
+        auto: what "auto" means; None for PyTorch's own choice when it started.
+    """
+    threads = (auto or DEFAULT_THREADS) if num_threads == "auto" else num_threads
     most = 4 * (os.cpu_count() or 1)
     if threads > most:
         raise UserError(f"trainer.num_threads={threads}: this machine has {os.cpu_count()} cores; give at most {most}.")

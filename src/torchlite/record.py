@@ -40,6 +40,10 @@ LOCK = ".lock"
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 
 
+class Busy(UserError):
+    """Another process is writing this run."""
+
+
 class Record:
     """One run's directory, locked for as long as the run lives."""
 
@@ -60,9 +64,7 @@ class Record:
             lock.acquire()
         except filelock.Timeout as error:
             process = read_result(self.directory).get("process", "unknown")
-            raise UserError(
-                f"{self.directory} is being written by process {process}; wait for it or stop it."
-            ) from error
+            raise Busy(f"{self.directory} is being written by process {process}; wait for it or stop it.") from error
         try:
             yield self
         finally:

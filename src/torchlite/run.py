@@ -16,11 +16,11 @@ from torchlite import build, checkpoint, machine, randomness, record, resume
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
-from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, UserError
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
-from torchlite.record import Record
-from torchlite.stopping import Stopped
+from torchlite.record import Busy, Record
+from torchlite.stopping import EXIT_CODES, Stopped
 from torchlite.trainer import Trainer
 from torchlite.update import ADVICE, NotFiniteError
 
@@ -33,21 +33,34 @@ def run(composed: Composed) -> float | None:
     A single run ends with its exit code. In a sweep a job that fails returns NaN, so that the others go on.
     """
     try:
-        return _run(composed)
+        score, code = attempt(composed)
+    except Busy as error:
+        print(error, file=sys.stderr)
+        score, code = None, MISTAKE
+    stopped = code in EXIT_CODES.values()  # which ends a sweep too
+    others_go_on = composed.sweep_directory is not None and not composed.config["fail_fast"]
+    if code and (stopped or not others_go_on):
+        raise SystemExit(code)
+    return math.nan if code else score
+
+
+def attempt(composed: Composed) -> tuple[float | None, int]:
+    """The score of `run` and an exit code; what went wrong is said. Raises Busy when another process writes this run."""
+    try:
+        return _run(composed), DONE
+    except Busy:
+        raise
     except UserError as error:
         print(error, file=sys.stderr)
-        code = MISTAKE
+        return None, MISTAKE
     except Stopped as stopped:
         print(f"stopped: {stopped}; go on with resume=auto", file=sys.stderr)
-        raise SystemExit(stopped.code) from None  # ends a sweep too
+        return None, stopped.code
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        return None, INTERRUPTED
     except (Exception, SystemExit):  # something of the user's that exits has failed too
         traceback.print_exc()
-        code = FAULT
-    if composed.sweep_directory is not None and not composed.config["fail_fast"]:
-        return math.nan
-    raise SystemExit(code)
+        return None, FAULT
 
 
 def _run(composed: Composed) -> float | None:
@@ -59,9 +72,8 @@ def _run(composed: Composed) -> float | None:
         composed = resume.continued(composed, facts)
     trainer, task = check(composed)
     if composed.config["dry_run"]:
-        return print(
-            f"would run {composed.name} ({composed.identity}): {' '.join(composed.overrides) or 'the defaults'}"
-        )
+        words = " ".join(composed.overrides) or "the defaults"
+        return print(f"would run {composed.name} ({composed.identity}): {words}")
     is_new = directory is None and composed.sweep_directory is None
     if directory is None:
         directory = claim(composed)
@@ -143,7 +155,7 @@ def train(
     randomness.set_determinism(trainer.deterministic)
     machine.keep_freed_memory()
     device = machine.find_device(trainer.device)
-    threads = machine.set_threads(chosen["num_threads"] if chosen else trainer.num_threads)
+    threads = machine.set_threads(chosen["num_threads"] if chosen else trainer.num_threads, composed.num_threads)
 
     randomness.seed_everything(config["seed"])
     model, formats = _network(config, trainer, device, chosen)

@@ -1,79 +1,68 @@
-"""Before a sweep's first job: compose and check them all."""
+"""Before a sweep's first job: compose and check them all, and say what is to be done and what it will take."""
 
+import json
 import os
-import re
-import sys
-import traceback
-from collections.abc import Callable
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, open_dict
+from rich.console import Console
+from rich.table import Table
 
 from torchlite import config
 from torchlite.config import Composed
-from torchlite.errors import FAULT, MISTAKE, UserError
+from torchlite.errors import UserError
 from torchlite.naming import run_name
+from torchlite.record import FINISHED, read_result
+from torchlite.sweep import grid
+from torchlite.sweep.jobs import Job
+
+MOST_PROBLEMS, MOST_ROWS = 12, 40  # shown
 
 
-class Plan(Callback):
-    """Hydra's hooks around a sweep: nothing starts unless every job is sound; at the end every failure is named."""
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        try:
-            self.directory, self.jobs = plan(config)
-        except UserError as error:
-            print(error, file=sys.stderr)
-            raise SystemExit(MISTAKE) from None
-        except Exception:  # Hydra would swallow it and start the jobs
-            traceback.print_exc()
-            raise SystemExit(FAULT) from None
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        from torchlite.record import FINISHED, find, read_result
-
-        failed = []
-        for job in self.jobs:
-            directory = find(self.directory, job.identity)
-            result = {"status": "not started"} | (read_result(directory) if directory else {})
-            if result["status"] != FINISHED:
-                failed.append((job, directory, result))
-        if failed:
-            for job, directory, result in failed:
-                message = result.get("failure", {}).get("message") or result["status"]
-                first_line = (message.splitlines() or [""])[0]
-                print(f"failed: {' '.join(job.overrides)}: {first_line}  ({directory})", file=sys.stderr)
-            print(f"{len(failed)} of {len(self.jobs)} jobs failed.", file=sys.stderr)
-            raise SystemExit(FAULT)
-
-
-def plan(master: DictConfig) -> tuple[Path, list[Composed]]:
-    """The sweep's directory and every job, composed and checked. Raises UserError with all problems."""
-    typed = config.as_typed(master.hydra.overrides.task)
+def compose_all(master: DictConfig, arguments: Sequence[str], parts: dict[str, Any]) -> tuple[Path, list[Composed]]:
+    """The sweep's directory and every job. Raises UserError with the problems of all of them; nothing is created."""
     loader = GlobalHydra.instance().config_loader()
-    overrides = OverridesParser.create(loader).parse_overrides(typed)
-    swept = frozenset(o.key_or_group for o in overrides if o.is_sweep_override())
-    choices = dict(master.hydra.runtime.choices)
-    name = master.name or run_name(choices, typed, config.GROUPS, swept)
+    typed = [o for o in OverridesParser.create(loader).parse_overrides(list(arguments)) if o.key_or_group != "sweep"]
+    words = grid.jobs(typed, parts)
+    if not words:
+        raise UserError("the sweep file has no job; fill in product, zip, list or join.")
+    name = master.name or _name(master, words)
     directory = Path(os.getcwd(), "outputs", str(name))
     with open_dict(master):
         master.hydra.sweep.dir = str(directory)
-        # A job's config is composed anew, maybe in another process: this is how the directory reaches it
-        master.hydra.overrides.hydra.append(f"hydra.sweep.dir={_quoted(directory)}")
+        # A job's config may be composed anew, in another process: this is how the directory reaches it
+        master.hydra.overrides.hydra.append(f"hydra.sweep.dir={grid.quoted(str(directory))}")
         master.hydra.overrides.hydra.append("hydra.job.chdir=false")  # relative paths stay the caller's
-    words = [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
-    jobs = _each(words, lambda job: _compose(master, job, directory))
+    jobs = _each(words, words, lambda job: _compose(master, job, directory))
     _refuse_twins(jobs)
+    return directory, jobs
+
+
+def check_all(jobs: Sequence[Composed]) -> None:
+    """Raise UserError with what is wrong with any job; jobs that differ in the seed alone are checked once."""
     from torchlite import run  # brings torch, which no wrong word has to wait for
 
-    _each(words, lambda job: run.check(jobs[words.index(job)]))
-    return directory, jobs
+    unlike = {json.dumps({**job.config, "seed": 0}, sort_keys=True, default=str): job for job in reversed(jobs)}
+    kept = list(reversed(unlike.values()))
+    _each(kept, [job.overrides for job in kept], run.check)
+
+
+def _name(master: DictConfig, words: list[list[str]]) -> str:
+    """Made of the words that every job has; after the sweep file where there is one."""
+    choices = dict(master.hydra.runtime.choices)
+    common = set.intersection(*map(set, words))
+    keys = {word.partition("=")[0] for job in words for word in job if word not in common}
+    file = choices.get("sweep")
+    made = run_name(choices, sorted(common), config.GROUPS, frozenset(keys))
+    return f"{made}-{file}" if file else made
 
 
 def _refuse_twins(jobs: list[Composed]) -> None:
@@ -86,26 +75,26 @@ def _refuse_twins(jobs: list[Composed]) -> None:
             raise UserError(f"two jobs would compute the same: {one} and {other}; leave one out.")
 
 
-def _each(words: list[list[str]], do: Callable[[list[str]], Any]) -> list[Any]:
-    """What `do` gives for every job. Raises UserError with the problems of all of them."""
-    done, problems = [], []
-    for job in words:
+def _each(jobs: Sequence[Any], words: Sequence[Sequence[str]], do: Callable[[Any], Any]) -> list[Any]:
+    """What `do` gives for every job. Raises UserError with the problems of all of them, equal ones once."""
+    done, problems = [], dict[str, list[str]]()
+    for job, typed in zip(jobs, words, strict=True):
         try:
             done.append(do(job))
         except UserError as error:
-            problems += [f"{line}  (job {' '.join(job)})" for line in str(error).splitlines()]
+            for line in str(error).splitlines():
+                problems.setdefault(line, []).append(" ".join(typed))
     if problems:
-        raise UserError("\n".join(problems[:12] + ([f"… and {len(problems) - 12} more"] if len(problems) > 12 else [])))
+        lines = [f"{line}  ({_which(at_fault, len(words))})" for line, at_fault in problems.items()]
+        more = [f"… and {len(lines) - MOST_PROBLEMS} more"] if len(lines) > MOST_PROBLEMS else []
+        raise UserError("\n".join(lines[:MOST_PROBLEMS] + more))
     return done
 
 
-def _quoted(path: Path) -> str:
-    """A path as Hydra's grammar takes it: a quote is escaped, and so are backslashes, but only before a quote."""
-    return (
-        "'"
-        + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), str(path)).replace("${", "\\${")
-        + "'"
-    )
+def _which(jobs: list[str], total: int) -> str:
+    if len(jobs) == total > 1:
+        return f"all {total} jobs"
+    return f"job {jobs[0]}" + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else "")
 
 
 def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
@@ -115,3 +104,101 @@ def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
     except HydraException as error:
         raise UserError("\n".join(config.explain([*words], sweep=True)) or str(error).splitlines()[0]) from error
     return config.plain(config.without_hydra(cfg), dict(cfg.hydra.runtime.choices), words, directory)
+
+
+def check_data(jobs: Sequence[Job]) -> None:
+    """Build each data set that the jobs name, once, so that what is missing shows now and what is decoded is kept.
+
+    Raises:
+        UserError: what building it raises.
+    """
+    from torchlite import build, machine
+
+    problems = []
+    seen: set[str] = set()
+    for job in jobs:
+        if job.state == FINISHED:
+            continue
+        node = job.composed.config["data"]
+        key = json.dumps({k: v for k, v in node.items() if k not in ("batch_size", "num_workers")}, default=str)
+        if key not in seen:
+            seen.add(key)
+            device = machine.find_device(job.composed.config["trainer"]["device"])
+            try:
+                build.data(node, seed=job.composed.config["seed"], device=device)
+            except UserError as error:
+                problems.append(str(error))
+    if problems:
+        raise UserError("\n".join(dict.fromkeys(problems)))
+
+
+# What it will take
+
+
+def shape(config: dict[str, Any]) -> str:
+    """Equal for configs whose runs take as long and as much disk: all but seeds, optimizer and schedule."""
+    nodes = {name: config[name] for name in ("data", "model", "trainer", "task")}
+    return json.dumps(nodes, sort_keys=True, default=str)
+
+
+def needs(jobs: Sequence[Job], outputs: Path, newest: int = 300) -> tuple[float | None, float | None]:
+    """Seconds and bytes that the unfinished jobs will take one after the other, as far as earlier runs of one shape tell.
+
+    Args:
+        newest: earlier runs that are looked at.
+    """
+    wanted = {shape(job.composed.config) for job in jobs if job.state != FINISHED}
+    seconds: dict[str, list[float]] = {}
+    sizes: dict[str, list[int]] = {}
+    runs = sorted(outputs.glob("*/*/result.json"), key=lambda path: path.stat().st_mtime, reverse=True)[:newest]
+    for run in (path.parent for path in runs):
+        result = read_result(run)
+        try:
+            found = shape(json.loads((run / "run.json").read_text(encoding="utf-8"))["config"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if result.get("status") == FINISHED and found in wanted:
+            seconds.setdefault(found, []).append(result["seconds"])
+            sizes.setdefault(found, []).append(sum(f.stat().st_size for f in run.rglob("*") if f.is_file()))
+    left = [shape(job.composed.config) for job in jobs if job.state != FINISHED]
+    if not left or not wanted <= seconds.keys():
+        return None, None
+    return sum(statistics.median(seconds[key]) for key in left), sum(statistics.median(sizes[key]) for key in left)
+
+
+def show(jobs: Sequence[Job], directory: Path, at_a_time: int, console: Console) -> None:
+    """Print the plan: how many jobs in which state, what they differ in, the time and disk they will take."""
+    counts = {state: sum(job.state == state for job in jobs) for state in dict.fromkeys(job.state for job in jobs)}
+    said = ", ".join(f"{count} {state}" for state, count in counts.items())
+    console.print(f"{len(jobs)} jobs in {_short(directory)}: {said}", markup=False, soft_wrap=True)
+    seconds, size = needs(jobs, directory.parent)
+    if seconds is not None and size is not None:
+        free = shutil.disk_usage(directory.parent if directory.parent.exists() else ".").free
+        console.print(
+            f"about {duration(seconds / at_a_time)} and {size / 1e6:.0f} MB, as earlier runs of this shape took; "
+            f"{free / 1e9:.0f} GB are free",
+            soft_wrap=True,
+        )
+        if size > free:
+            console.print(
+                f"warning: the disk holds {free / 1e9:.1f} GB, the jobs need {size / 1e9:.1f}", soft_wrap=True
+            )
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "job", "state"):
+        table.add_column(column, overflow="fold")
+    for number, job in enumerate(jobs[:MOST_ROWS], 1):
+        table.add_row(str(number), job.label, job.state)
+    console.print(table, markup=False)
+    if len(jobs) > MOST_ROWS:
+        console.print(f"… and {len(jobs) - MOST_ROWS} more")
+
+
+def duration(seconds: float) -> str:
+    """`41 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

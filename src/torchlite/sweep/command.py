@@ -1,0 +1,110 @@
+"""A sweep from its words to its summary. Read `sweep` from the top."""
+
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+from rich.console import Console
+
+from hydra_plugins.torchlite_sweep import Local
+from torchlite import config
+from torchlite.config import Composed
+from torchlite.data.memory import num_cores
+from torchlite.errors import DONE, FAULT, MISTAKE, WAITING, UserError
+from torchlite.record import FAILED, FINISHED, STOPPED
+from torchlite.stopping import EXIT_CODES
+from torchlite.sweep import jobs as sweep_jobs
+from torchlite.sweep import local, plan, table
+from torchlite.sweep.jobs import ELSEWHERE, Job
+
+
+def sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], parts: dict[str, Any]) -> None:
+    """Plan, run and sum up a sweep. Ends the process unless every job finished."""
+    try:
+        code = _sweep(master, launcher, arguments, parts)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        code = MISTAKE
+    except Exception:  # Hydra would shorten it
+        traceback.print_exc()
+        code = FAULT
+    if code:
+        raise SystemExit(code)
+
+
+def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], parts: dict[str, Any]) -> int:
+    console = Console(highlight=False)
+    directory, composed = plan.compose_all(master, arguments, parts)
+    if isinstance(launcher, Local):
+        local.preload(_libraries(composed))  # imports torch beside this process, which is about to do the same
+    plan.check_all(composed)
+    on_cpu = all(job.config["trainer"]["device"] == "cpu" for job in composed)
+    slots = local.slots(launcher.num_jobs, on_cpu) if isinstance(launcher, Local) else []
+    at_a_time = len(slots) or _jobs_of(master)
+    if composed[0].config["dry_run"]:
+        jobs = [sweep_jobs.planned(directory, one) for one in composed]
+        sweep_jobs.label_all(jobs)
+        plan.show(jobs, directory, at_a_time, console)
+        return DONE
+    jobs, _ = sweep_jobs.settle(directory, composed, threads(at_a_time), config.typed_command())
+    for job in jobs:
+        job.state = job.look()
+    plan.check_data(jobs)
+    plan.show(jobs, directory, at_a_time, console)
+    if isinstance(launcher, Local):
+        return run_here(jobs, slots, composed[0].config["fail_fast"], console)
+    _launch_elsewhere(launcher, jobs)
+    table.summary(jobs, console)
+    return exit_code(jobs)
+
+
+def run_here(jobs: Sequence[Job], slots: Sequence[local.Slot], fail_fast: bool, console: Console) -> int:
+    """Run the jobs in processes of this machine and sum them up; the exit code."""
+    watcher = table.Watcher(jobs, console, len(slots))
+    stopped_by = local.Launcher(jobs, slots, fail_fast, watcher).run()
+    table.summary(jobs, console)
+    if stopped_by is not None:
+        print("the sweep was stopped; the same command goes on", file=sys.stderr)
+        return EXIT_CODES[stopped_by]  # type: ignore[index]
+    return exit_code(jobs)
+
+
+def _launch_elsewhere(launcher: Launcher, jobs: Sequence[Job]) -> None:
+    """Hand the jobs to another launcher of Hydra's, and wait for those that another process holds."""
+    left = [job for job in jobs if job.state != FINISHED]
+    results = launcher.launch([list(job.composed.overrides) for job in left], initial_job_idx=0) if left else []
+    for result in results:
+        result.return_value  # noqa: B018 - raises what the job raised
+    for job in jobs:
+        while (state := job.look()) == ELSEWHERE:
+            time.sleep(1)
+        job.state = state if state in (FINISHED, STOPPED) else FAILED
+
+
+def exit_code(jobs: Sequence[Job]) -> int:
+    """0 when every job is finished; 1 when one failed; 75 when some merely wait to be continued."""
+    states = {job.state for job in jobs}
+    return FAULT if FAILED in states else DONE if states <= {FINISHED} else WAITING
+
+
+def threads(at_a_time: int) -> int:
+    """Threads for each of so many jobs at a time, so that together they are no more than the cores."""
+    from torchlite import machine
+
+    return min(machine.DEFAULT_THREADS, max(1, num_cores() // at_a_time))
+
+
+def _libraries(composed: Sequence[Composed]) -> set[str]:
+    """The slow ones that the jobs name."""
+    text = "".join(str(job.config) for job in composed)
+    return {name for name in ("torchvision", "timm") if f"'_target_': '{name}." in text}
+
+
+def _jobs_of(master: DictConfig) -> int:
+    """How many jobs another launcher runs at a time, where it says so as joblib's does."""
+    asked = master.hydra.launcher.get("n_jobs", 1)
+    return num_cores() if not isinstance(asked, int) or asked < 1 else asked
