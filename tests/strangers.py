@@ -200,3 +200,45 @@ class Stuck(Callback):
 
     def close(self) -> None:
         raise OSError("stuck")
+
+
+class Faulty(Callback):
+    """A fault at an update, for as long as the file `flag` is there: what else but Python can go wrong, too.
+
+    Args:
+        kind: raise, other, memory, kill, or none.
+    """
+
+    def __init__(self, kind: str, flag: str, update: int = 12) -> None:
+        self.kind, self.flag, self.update = kind, flag, update
+
+    def on_batch_end(self, trainer: Any, batch: Any) -> None:
+        if trainer.progress.update != self.update or not os.path.exists(self.flag):
+            return
+        if self.kind == "raise":
+            raise RuntimeError("the first kind")
+        if self.kind == "other":
+            raise ValueError("another kind")
+        if self.kind == "memory":
+            raise torch.OutOfMemoryError("out of memory, it says")
+        if self.kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Environment(Callback):
+    """Writes the GPU and the cores that a job is told to use into its directory."""
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        said = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {os.environ.get('TORCHLITE_CORES')}"
+        (trainer.record.directory / "environment.txt").write_text(said)
+
+
+class Edits(Callback):
+    """Appends to a file, as somebody does who edits a yaml while a sweep runs."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file, self.text = file, text
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write(self.text)

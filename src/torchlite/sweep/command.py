@@ -1,5 +1,7 @@
 """A sweep from its words to its summary. Read `sweep` from the top."""
 
+import os
+import signal
 import sys
 import time
 import traceback
@@ -45,15 +47,13 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
     on_cpu = all(job.config["trainer"]["device"] == "cpu" for job in composed)
     slots = local.slots(launcher.num_jobs, on_cpu) if isinstance(launcher, Local) else []
     at_a_time = len(slots) or _jobs_of(master)
+    jobs = [sweep_jobs.planned(directory, one) for one in composed]
+    sweep_jobs.label_all(jobs)
     if composed[0].config["dry_run"]:
-        jobs = [sweep_jobs.planned(directory, one) for one in composed]
-        sweep_jobs.label_all(jobs)
         plan.show(jobs, directory, at_a_time, console)
         return DONE
-    jobs, _ = sweep_jobs.settle(directory, composed, threads(at_a_time), config.typed_command())
-    for job in jobs:
-        job.state = job.look()
     plan.check_data(jobs)
+    jobs = sweep_jobs.settle(directory, composed, threads(at_a_time), config.typed_command())
     plan.show(jobs, directory, at_a_time, console)
     if isinstance(launcher, Local):
         return run_here(jobs, slots, composed[0].config["fail_fast"], console)
@@ -65,12 +65,14 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
 def run_here(jobs: Sequence[Job], slots: Sequence[local.Slot], fail_fast: bool, console: Console) -> int:
     """Run the jobs in processes of this machine and sum them up; the exit code."""
     watcher = table.Watcher(jobs, console, len(slots))
-    stopped_by = local.Launcher(jobs, slots, fail_fast, watcher).run()
+    signals = local.Launcher(jobs, slots, fail_fast, watcher).run()
+    if signals:
+        print("the sweep was stopped; the same command goes on", file=sys.stderr, flush=True)
+        code = EXIT_CODES[signal.Signals(signals[0])]
+        if len(signals) > 1:  # somebody is in a hurry
+            os._exit(code)
     table.summary(jobs, console)
-    if stopped_by is not None:
-        print("the sweep was stopped; the same command goes on", file=sys.stderr)
-        return EXIT_CODES[stopped_by]  # type: ignore[index]
-    return exit_code(jobs)
+    return code if signals else exit_code(jobs)
 
 
 def _launch_elsewhere(launcher: Launcher, jobs: Sequence[Job]) -> None:

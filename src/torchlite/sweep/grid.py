@@ -121,7 +121,7 @@ def _typed(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float) and not math.isfinite(value):
         return {"inf": "inf", "-inf": "-inf"}.get(str(value), "nan")
-    if isinstance(value, str) and not _reads_back(value):
+    if isinstance(value, str) and not (value and _reads_back(value)):
         return quoted(value)
     return str(value)
 

@@ -91,8 +91,8 @@ def planned(sweep: Path, composed: Composed) -> Job:
     return job
 
 
-def settle(sweep: Path, planned: Sequence[Composed], num_threads: int, command: str) -> tuple[list[Job], int]:
-    """Give every job its directory and freeze its config in sweep.json; the jobs, and the threads each computes with.
+def settle(sweep: Path, planned: Sequence[Composed], num_threads: int, command: str) -> list[Job]:
+    """The jobs, each with its directory and its config frozen in sweep.json.
 
     The number of threads is what it was when the sweep began. Jobs of earlier launches stay listed.
     """
@@ -113,7 +113,9 @@ def settle(sweep: Path, planned: Sequence[Composed], num_threads: int, command: 
     except OSError as error:
         raise UserError(f"{sweep} cannot be written: {error.strerror}. Sweeps are written to ./outputs.") from error
     label_all(jobs)
-    return jobs, num_threads
+    for job in jobs:
+        job.state = job.look()
+    return jobs
 
 
 def frozen(composed: Composed) -> Composed:

@@ -91,7 +91,13 @@ def preload(libraries: Iterable[str] = ()) -> Any:
     context.set_forkserver_preload(["__main__", "torchlite.sweep.local", *USED_BY_RUNS, *libraries])
     from multiprocessing import forkserver
 
-    forkserver.ensure_running()
+    # What is sent to the whole process group is for this process, which tells the jobs; ignoring is inherited
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in EXIT_CODES}
+    try:
+        forkserver.ensure_running()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return context
 
 
@@ -121,8 +127,8 @@ class Launcher:
         self.signals: list[int] = []
         self.began = time.time()
 
-    def run(self) -> int | None:
-        """Run them all; the number of the signal that ended the sweep, or None."""
+    def run(self) -> list[int]:
+        """Run them all; the signals that ended the sweep, if any did."""
         with tempfile.TemporaryDirectory(prefix="torchlite-sweep-") as outputs, self._listening(), self.watcher.shown():
             context, told = preload(), False
             while self.waiting or self.running or self.elsewhere:
@@ -133,14 +139,15 @@ class Launcher:
                     self.waiting.clear()
                     self.elsewhere.clear()
                     self._send(signal.SIGTERM)
-                if len(self.signals) > 1:
+                if len(self.signals) > 1:  # at once
                     self._send(signal.SIGKILL)
+                    return self.signals
                 self._look_elsewhere()
                 self._start(context, Path(outputs))
                 self.watcher.draw([started.job for started in self.running])
                 time.sleep(POLL_SECONDS)
             self._reap()
-        return self.signals[0] if self.signals else None
+        return self.signals
 
     def _start(self, context: Any, outputs: Path) -> None:
         for slot in self.slots:
@@ -240,6 +247,8 @@ class Launcher:
 def _job(composed: Composed, environment: dict[str, str], output: Path) -> None:
     """What a job's process does."""
     os.setsid()
+    for number in EXIT_CODES:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     _end_with_parent()
     os.environ.clear()
     os.environ.update(environment)

@@ -1,0 +1,176 @@
+"""Jobs in processes of their own: failures, kills, signals, several launches, several jobs at a time."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, USER_ENVIRONMENT, Typed
+from tests.runs import BASE, assert_same_run, result
+from torchlite.sweep import local
+
+LONG = tuple(word for word in BASE if "max_epochs" not in word)
+
+
+def jobs(tmp_path: Path, name: str = "s") -> dict[str, Path]:
+    """Job directories by the words that differ."""
+    facts = json.loads((tmp_path / "outputs" / name / "sweep.json").read_text())
+    return {" ".join(sorted(fact["words"])): tmp_path / "outputs" / name / fact["directory"] for fact in facts["jobs"]}
+
+
+def starts(run: Path) -> int:
+    """How often a run was begun or gone on with."""
+    return (run / "train.log").read_text().count("writing to")
+
+
+def launch(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
+    """A sweep in a process group of its own."""
+    command = [sys.executable, str(ROOT / "train.py"), "-m", *words]
+    environment = {**USER_ENVIRONMENT, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+
+
+def wait_for_metrics(tmp_path: Path, runs: int = 1) -> None:
+    """Until so many jobs train."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if sum(bool(path.read_text()) for path in tmp_path.rglob("metrics.jsonl")) >= runs:
+            return
+        time.sleep(0.02)
+    raise AssertionError("no job ever trained")
+
+
+def test_failures_of_every_kind_stop_no_other_and_are_done_again(typed: Typed, tmp_path: Path) -> None:
+    """C01: two raise, one runs out of memory, one is killed; gone on with when the fault is gone."""
+    (tmp_path / "flag").touch()
+    kinds = ["none", "raise", "other", "memory", "kill", "nothing"]
+    nodes = ",".join(f"{{_target_:tests.strangers.Faulty,kind:{kind},flag:{tmp_path}/flag}}" for kind in kinds)
+    words = ["-m", *BASE, "name=s", "trainer.save_every_updates=1", f"+callbacks.faulty={nodes}"]
+    done = typed(*words)
+    assert done.code == 1 and "4 of 6 jobs failed." in done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
+    assert len(lines) == 4
+    for said in (
+        "RuntimeError: the first kind",
+        "ValueError: another kind",
+        "OutOfMemoryError: out",
+        "killed by SIGKILL",
+    ):
+        assert any(said in line for line in lines), done.stdout
+    found = {kind: next(path for words, path in jobs(tmp_path).items() if f"kind:{kind}," in words) for kind in kinds}
+    statuses = [result(found[kind])["status"] for kind in kinds]
+    assert statuses == ["finished", "failed", "failed", "failed", "running", "finished"]
+    for kind, said in {"raise": "Traceback", "memory": "out of memory, it says", "kill": "killed by SIGKILL"}.items():
+        assert said in (found[kind] / "train.log").read_text()
+    (tmp_path / "flag").unlink()
+    before = {kind: (found[kind] / "result.json").stat().st_mtime_ns for kind in ("none", "nothing")}
+    done = typed(*words)
+    assert done.code == 0, done.text
+    assert all(result(path)["status"] == "finished" for path in found.values())
+    assert before == {kind: (found[kind] / "result.json").stat().st_mtime_ns for kind in before}
+    assert "going on after update" in (found["kill"] / "train.log").read_text()
+
+
+def test_two_launches_in_one_second_run_each_job_once(tmp_path: Path) -> None:
+    """B01, in one sweep: they share the work."""
+    words = [*BASE, "name=s", "seed=0,1,2,3"]
+    both = [launch(tmp_path, *words) for _ in range(2)]
+    texts = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], texts
+    assert [starts(path) for path in jobs(tmp_path).values()] == [1, 1, 1, 1]
+    assert all(out.count("finished  val/acc1") >= 4 for out, _ in texts)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_to_everybody_stops_the_sweep(tmp_path: Path, number: signal.Signals) -> None:
+    """P01: Ctrl-C in a shell reaches every process of the group; the job saves, the next is not begun."""
+    words = [*LONG, "name=s", "trainer.max_epochs=200", "seed=0,1"]
+    process = launch(tmp_path, *words)
+    wait_for_metrics(tmp_path)
+    os.killpg(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGUSR1: 75}.get(number, 128 + number), errors
+    assert "the same command goes on" in errors and "Traceback" not in errors
+    (stopped,) = list((tmp_path / "outputs").rglob("result.json"))
+    assert result(stopped.parent)["status"] == "stopped" and (stopped.parent / "checkpoints" / "last.pt").exists()
+
+
+def test_a_second_signal_ends_a_sweep_within_seconds(tmp_path: Path) -> None:
+    """P01"""
+    process = launch(tmp_path, *LONG, "name=s", "trainer.max_epochs=2000", "seed=0,1")
+    wait_for_metrics(tmp_path)
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.1)
+    began = time.monotonic()
+    assert process.wait(timeout=60) == 130 and time.monotonic() - began < 5
+    process.communicate()
+
+
+def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path) -> None:
+    """C10: the launcher alone is killed with -9; its job stops by itself, and the same command goes on."""
+    words = [*LONG, "trainer.max_epochs=60", "trainer.save_every_updates=3", "seed=0,1"]
+    process = launch(tmp_path, *words, "name=s")
+    wait_for_metrics(tmp_path)
+    process.kill()
+    process.communicate()
+    again, straight = launch(tmp_path, *words, "name=s"), launch(tmp_path, *words, "name=straight")
+    assert again.communicate(timeout=120) and straight.communicate(timeout=120)
+    assert again.returncode == straight.returncode == 0
+    pairs = zip(sorted(jobs(tmp_path).items()), sorted(jobs(tmp_path, "straight").items()), strict=True)
+    for (_, one), (_, other) in pairs:
+        assert_same_run(one, other)
+
+
+def test_jobs_at_a_time_have_gpus_and_cores_of_their_own(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "visible_gpus", lambda: ["3", "5"])
+    monkeypatch.setattr(local, "num_cores", lambda: 8)
+    words = ["-m", *BASE, "name=s", "hydra/launcher=local", "+callbacks.told._target_=tests.strangers.Environment"]
+    done = typed(*words, "seed=0,1")
+    assert done.code == 0, done.text
+    told = sorted((path / "environment.txt").read_text() for path in jobs(tmp_path).values())
+    assert told == ["3 4", "5 4"]
+
+
+def test_cores_are_divided_and_gpus_shared_when_there_are_more_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "num_cores", lambda: 8)
+    monkeypatch.setattr(local, "visible_gpus", list)
+    assert [slot.num_cores for slot in local.slots(3, on_cpu=False)] == [2, 2, 2]
+    assert len(local.slots("auto", on_cpu=True)) == 2
+    monkeypatch.setattr(local, "visible_gpus", lambda: ["0", "1"])
+    slots = local.slots(3, on_cpu=False)
+    assert [slot.gpu for slot in slots] == ["0", "1", "0"] and len({slot.lock for slot in slots}) == 3
+    assert len(local.slots("auto", on_cpu=False)) == 2 and local.slots(1, on_cpu=True)[0].gpu is None
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "many", "true"])
+def test_a_number_of_jobs_that_is_none_is_refused(typed: Typed, tmp_path: Path, wrong: str) -> None:
+    done = typed("-m", *BASE, "hydra/launcher=local", f"hydra.launcher.num_jobs={wrong}", "seed=0,1")
+    assert done.code == 2 and f"hydra.launcher.num_jobs={wrong}".lower() in done.stderr.lower()
+    assert not list(tmp_path.iterdir())
+
+
+def test_threads_are_what_they_were_when_the_sweep_began(typed: Typed, tmp_path: Path) -> None:
+    words = ["-m", "model=mlp", "trainer.max_epochs=1", "name=s"]
+    assert typed(*words, "seed=0").code == 0
+    facts = json.loads((tmp_path / "outputs" / "s" / "sweep.json").read_text())
+    facts["num_threads"] = 2
+    (tmp_path / "outputs" / "s" / "sweep.json").write_text(json.dumps(facts))
+    assert typed(*words, "seed=0,1", "hydra/launcher=local").code == 0
+    chosen = [json.loads((path / "run.json").read_text())["choices"]["num_threads"] for path in jobs(tmp_path).values()]
+    assert sorted(chosen) == [1, 2]
