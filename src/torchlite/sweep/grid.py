@@ -44,7 +44,7 @@ def words(override: Override) -> list[str]:
     """`["seed=0", "seed=1"]` of `seed=0,1`; the word itself when nothing is swept."""
     key = override.get_key_element()
     if not override.is_sweep_override():
-        return [f"{key}={override.get_value_element_as_str()}" if not override.is_delete() else key]
+        return [override.input_line or key]
     if not override.is_discrete_sweep():
         raise UserError(f"{override.input_line}: an interval has no end; list values, or use range or a search.")
     return [f"{key}={value}" for value in override.sweep_string_iterator()]

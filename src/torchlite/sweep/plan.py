@@ -1,5 +1,6 @@
 """Before a sweep's first job: compose and check them all, and say what is to be done and what it will take."""
 
+import copy
 import json
 import os
 import shutil
@@ -11,8 +12,10 @@ from typing import Any
 from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 
@@ -41,7 +44,8 @@ def compose_all(master: DictConfig, arguments: Sequence[str], parts: dict[str, A
         # A job's config may be composed anew, in another process: this is how the directory reaches it
         master.hydra.overrides.hydra.append(f"hydra.sweep.dir={grid.quoted(str(directory))}")
         master.hydra.overrides.hydra.append("hydra.job.chdir=false")  # relative paths stay the caller's
-    jobs = _each(words, words, lambda job: _compose(master, job, directory))
+    composer = _Composer(master, directory)
+    jobs = _each(words, words, composer.compose)
     _refuse_twins(jobs)
     return directory, jobs
 
@@ -97,13 +101,34 @@ def _which(jobs: list[str], total: int) -> str:
     return f"job {jobs[0]}" + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else "")
 
 
-def _compose(master: DictConfig, words: list[str], directory: Path) -> Composed:
-    base = config.as_typed(master.hydra.overrides.hydra)
-    try:
-        cfg = compose(master.hydra.job.config_name, [*base, *words], return_hydra_config=True)
-    except HydraException as error:
-        raise UserError("\n".join(config.explain([*words], sweep=True)) or str(error).splitlines()[0]) from error
-    return config.plain(config.without_hydra(cfg), dict(cfg.hydra.runtime.choices), words, directory)
+class _Composer:
+    """Composes jobs: once for each choice of options, since that is what takes Hydra its time; numbers are set in copies."""
+
+    def __init__(self, master: DictConfig, directory: Path) -> None:
+        self.master, self.directory = master, directory
+        self.base = config.as_typed(master.hydra.overrides.hydra)
+        self.options: dict[tuple[str, ...], tuple[DictConfig, dict[str, Any]]] = {}
+
+    def compose(self, words: list[str]) -> Composed:
+        overrides = [OverridesParser.create().parse_override(word) for word in words]
+        values = [override for override in overrides if _is_value(override)]
+        others = tuple(override.input_line or "" for override in overrides if not _is_value(override))
+        try:
+            if others not in self.options:
+                cfg = compose(self.master.hydra.job.config_name, [*self.base, *others], return_hydra_config=True)
+                self.options[others] = config.without_hydra(cfg), dict(cfg.hydra.runtime.choices)
+            cfg, choices = copy.deepcopy(self.options[others])
+            for override in values:  # as Hydra does
+                OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError("\n".join(config.explain(words, sweep=True)) or str(error).splitlines()[0]) from error
+        return config.plain(cfg, choices, words, self.directory)
+
+
+def _is_value(override: Override) -> bool:
+    """Whether it sets a key that is there, and chooses no option of a group."""
+    chooses = override.key_or_group in (*config.GROUPS, "experiment") or "/" in override.key_or_group
+    return override.type == OverrideType.CHANGE and not chooses and override.package is None
 
 
 def check_data(jobs: Sequence[Job]) -> None:
