@@ -34,6 +34,7 @@ bench: $(STAMP)
 	$(VENV_PYTHON) -m benchmarks.update_cost
 	$(VENV_PYTHON) -m benchmarks.input
 	$(VENV_PYTHON) -m benchmarks.checkpointing
+	$(VENV_PYTHON) -m benchmarks.sweeps
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

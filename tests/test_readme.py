@@ -44,9 +44,10 @@ def shown_commands(document: Path) -> list[str]:
 
 
 COMMANDS = {document: shown_commands(document) for document in DOCUMENTS}
+IN_ORDER = COMMANDS[ROOT / "docs" / "sweeps.md"]  # each needs what those before it left
 WITHOUT_DATA = [command for document in DOCUMENTS if document.stem == "data" for command in COMMANDS[document]]
 ALL = [command for commands in COMMANDS.values() for command in commands]
-RUN = list(dict.fromkeys(command for command in ALL if command not in ELSEWHERE and command not in WITHOUT_DATA))
+RUN = list(dict.fromkeys(command for command in ALL if command not in {*ELSEWHERE, *WITHOUT_DATA, *IN_ORDER}))
 
 
 def test_the_documents_show_commands() -> None:
@@ -79,6 +80,14 @@ def small_fashion_mnist(tmp_path: Path) -> Path:
             np.array([0x801, count], dtype=">i4").tobytes() + labels.tobytes()
         )
     return tmp_path
+
+
+@pytest.mark.slow
+def test_the_page_on_sweeps_works_from_top_to_bottom(command: Command) -> None:
+    for shown in IN_ORDER:
+        program, script, *words = shlex.split(shown)
+        done = command(script, *words, *(["trainer.max_epochs=6"] if script == "train.py" else []))
+        assert program == "python" and done.code == 0, f"{shown}\n{done.text}"
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Command, Typed
+from tests.conftest import ROOT, Command, Typed
 from tests.runs import BASE, result
 
 
@@ -52,6 +52,15 @@ def test_a_sweep_over_experiments_and_one_that_sets_a_key_of_one_optimizer(typed
     done = typed(*words, "trainer.max_epochs=6")
     assert done.code == 0 and "4 jobs" in done.stdout, done.text
     assert "experiment=cifar10_resnet18 optimizer=sgd optimizer.momentum=0.5" in " ".join(done.stdout.split())
+
+
+def test_the_file_on_the_page_about_sweeps_lists_seven_jobs(typed: Typed, tmp_path: Path) -> None:
+    own = tmp_path / "conf" / "sweep"
+    own.mkdir(parents=True)
+    page = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    (own / "mine.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    done = typed("-m", "--config-dir", str(tmp_path / "conf"), "sweep=mine", "dry_run=true")
+    assert done.code == 0 and "7 jobs in " in done.stdout, done.text
 
 
 def test_a_key_for_one_optimizer_alone_is_refused_for_the_other(typed: Typed, tmp_path: Path) -> None:
