@@ -75,6 +75,18 @@ def test_without_a_place_for_the_cache_it_is_computed_each_time(
     assert fingerprint(opened, None) == fingerprint(opened, None)
 
 
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"x" * 64, b"0" * 63])
+def test_a_damaged_cache_is_computed_again(
+    tmp_path: Path, own_cache: Path, junk: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_source(files(tmp_path / "one"), "data.train", 1, 3)
+    first = fingerprint(opened, None)
+    (stored,) = (own_cache / "fingerprints").iterdir()
+    stored.write_bytes(junk)
+    monkeypatch.setattr(module, "_COMPUTED", {})
+    assert fingerprint(opened, None) == first and stored.read_text() != junk
+
+
 def test_h01_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     source = files(tmp_path / "bad", 5)
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(tmp_path / "half.jpg")

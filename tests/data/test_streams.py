@@ -176,6 +176,28 @@ def test_wrong_tar_shards_are_named(tmp_path: Path) -> None:
     gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_samples_of_shards_are_named_by_tar_file_and_key(tmp_path: Path) -> None:
+    pytest.importorskip("webdataset")
+    from torchlite.data.shards import TarShards
+
+    pattern = shards(tmp_path, (3, 4))
+    with pytest.raises(UserError) as raised:
+        list(data(TarShards(pattern, 7), num_workers=0, num_classes=2).train.epoch(0))
+    said = f"data.train: the label of sample 2 ({tmp_path}/train-00.tar, sample 0002) is 2; labels are integers 0..1 "
+    assert str(raised.value) == f"{said}(data.num_classes=2)."
+    path = tmp_path / "train-01.tar"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"\x89PNG", b"\x89GNP", 1))
+    with pytest.raises(UserError, match=r"train-01.tar, sample 0003\) cannot be read as an image"):
+        list(data(TarShards(pattern, 7), num_workers=0).train.epoch(0))
+    for share in (0.35, 0.05, 0):
+        path.write_bytes(content[: int(len(content) * share)])
+        with pytest.raises(UserError, match="train-01.tar"):
+            list(data(TarShards(str(path), 4), num_workers=0, batch_size=2).train.epoch(0))
+    gc.collect()
+
+
 def test_without_webdataset_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from torchlite.data.shards import TarShards
 

@@ -1,6 +1,8 @@
 """Image sets in tar files, as the package webdataset writes and reads them."""
 
 import os
+import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +11,8 @@ import numpy as np
 from torchlite.data.pixels import shown
 from torchlite.errors import UserError
 from torchlite.randomness import STREAM, permutation, sample_seed
+
+Sample = tuple[bytes, int, str]  # image, label, and what messages call it
 
 
 class TarShards:
@@ -56,16 +60,27 @@ class TarShards:
         """What the next pass over the samples is a function of."""
         self._seed, self._epoch = seed, epoch
 
-    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+    def __iter__(self) -> Iterator[Sample]:
         from webdataset import WebDataset
 
         files = self.files
         if self.shuffle_buffer:
             files = [files[i] for i in permutation(self._seed, self._epoch, len(files), STREAM).tolist()]
         samples = WebDataset(files, shardshuffle=False, nodesplitter=None, workersplitter=None, empty_check=False)
-        return self._shuffled(self._parsed(sample) for sample in samples)
+        return self._shuffled(self._parsed(sample) for sample in self._whole(samples))
 
-    def _parsed(self, sample: dict[str, Any]) -> tuple[bytes, int]:
+    def _whole(self, samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The samples; a tar file that is damaged is named."""
+        last = "the first sample"
+        try:
+            for sample in samples:
+                last = f"what follows {sample.get('__key__')} in {shown(str(sample.get('__url__')))}"
+                yield sample
+        except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
+            files = f"{shown(self.files[0])}, …" if len(self.files) > 1 else shown(self.files[0])
+            raise UserError(f"data: {last} cannot be read ({files}): {str(error).splitlines()[0]}") from error
+
+    def _parsed(self, sample: dict[str, Any]) -> Sample:
         where = f"{shown(str(sample.get('__url__')))}, sample {sample.get('__key__')}"
         image = next((sample[key] for key in self.image_key.split(";") if key in sample), None)
         if image is None or self.label_key not in sample:
@@ -76,16 +91,16 @@ class TarShards:
         text = sample[self.label_key].decode("utf-8", "replace").strip()
         if not text.removeprefix("-").isdecimal():
             raise UserError(f"{where}: the label {text!r} is no whole number.")
-        return image, int(text)
+        return image, int(text), where
 
-    def _shuffled(self, samples: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    def _shuffled(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples, each drawn from among the next `shuffle_buffer`."""
         if not self.shuffle_buffer:
             yield from samples
             return
         seed = sample_seed(self._seed, self._epoch, -2, STREAM)
         rng = np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32])
-        waiting: list[tuple[bytes, int]] = []
+        waiting: list[Sample] = []
         for sample in samples:
             waiting.append(sample)
             if len(waiting) == self.shuffle_buffer:
