@@ -91,7 +91,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         image_arrays(images, labels, images_key="pictures")
     with pytest.raises(UserError, match=r"pictures.*Expected are images and labels.*\+data.train.images_key=NAME"):
         image_arrays(images, labels, images_key="pictures")
-    with pytest.raises(UserError, match="gone.npy: there is no such file. Without such a part .*data.test=null"):
+    with pytest.raises(UserError, match="gone.npy: there is no such file. .*without a test part: data.test=null"):
         image_arrays(str(tmp_path / "gone.npy"), labels)
     (tmp_path / "text.npy").write_text("words")
     with pytest.raises(UserError, match="text.npy cannot be read as a numpy file: it is neither .npy nor .npz"):

@@ -79,19 +79,21 @@ def per_sample(crop: Any, transforms: Sequence[Callable[[Any], Any]] | None, col
             )
 
 
-def class_names(names: Sequence[str] | None, num_classes: int) -> list[str] | None:
+def class_names(names: Sequence[str | int] | None, num_classes: int) -> list[str] | None:
     """The names of the classes as text that can be printed."""
     if names is None:
         return None
-    names = [shown(str(name)) for name in names]
-    if len(names) != num_classes or len(set(names)) != len(names):
+    texts = [shown(str(name)) for name in names]
+    if len(texts) != num_classes or len(set(texts)) != len(texts):
         raise UserError(
-            f"data.class_names has {len(set(names))} different names, but data.num_classes is {num_classes}."
+            f"data.class_names has {len(set(texts))} different names, but data.num_classes is {num_classes}."
         )
-    return names
+    return texts
 
 
 def every_class_has_samples(targets: Tensor, names: Sequence[str] | None, num_classes: int) -> None:
+    if num_classes == 1:
+        log.warning("data.num_classes=1: where there is one class every answer is right, and nothing is learned.")
     without = (torch.bincount(targets, minlength=num_classes) == 0).nonzero()[:, 0].tolist()
     if without:
         listed = ", ".join(str(label) if names is None else names[label] for label in without[:10])

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from torchlite.data import labels as label_rules
 from torchlite.data.memory import num_cores
-from torchlite.data.pixels import ROWS_AT_ONCE, BadFilesError, as_tensor, channels_first, dtype, to_channels, to_tensor
+from torchlite.data.pixels import (
+    ROWS_AT_ONCE,
+    BadFilesError,
+    SizesDifferError,
+    as_tensor,
+    channels_first,
+    dtype,
+    to_channels,
+    to_tensor,
+)
 from torchlite.data.seeds import own_seeds, reseed
 from torchlite.errors import UserError
 
@@ -128,7 +137,7 @@ def gather(
 
     Raises:
         BadFilesError: images cannot be read.
-        UserError: images differ in size.
+        SizesDifferError: images differ in size.
     """
     if opened.images is not None and fit is None and out is None:
         return _whole(opened.images)
@@ -141,7 +150,7 @@ def gather(
             shape = (len(opened), *image.shape)
             images = out(shape) if out else torch.empty(shape, dtype=torch.uint8)
         elif image.shape != images.shape[1:]:
-            raise UserError(
+            raise SizesDifferError(
                 f"{opened.name}: {sample(opened.source, index)} has {image.shape[1]}x{image.shape[2]} pixels, "
                 f"but the first image has {images.shape[2]}x{images.shape[3]}; images must be of one size. "
                 "Set data.preprocess.resize and data.preprocess.crop, which bring them to one."

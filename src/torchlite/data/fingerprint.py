@@ -20,6 +20,7 @@ from torchlite.errors import UserError
 
 MOST_ITEMS = 1000  # read of a set that is neither files nor in memory
 BLOCK = 1 << 20
+MOST_PIXELS = 1 << 27  # of an image that is taken to be whole without being decoded; Pillow refuses some more
 _COMPUTED: dict[str, str] = {}  # by this process, which asks again where the cache on the disk could not take it
 # How the files begin that Pillow knows and that are seldom cut off unnoticed: GIF, BMP, TIFF, WebP, PNM
 BEGINNINGS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF", b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")
@@ -159,7 +160,8 @@ def _looks_whole(content: bytes) -> bool:
     if content[:2] == b"\xff\xd8":
         return b"\xff\xd9" in content[-64:]
     if content[:8] == b"\x89PNG\r\n\x1a\n":
-        return b"IEND" in content[-64:]
+        pixels = int.from_bytes(content[16:20], "big") * int.from_bytes(content[20:24], "big")
+        return b"IEND" in content[-64:] and 0 < pixels < MOST_PIXELS
     return content.startswith(BEGINNINGS)
 
 

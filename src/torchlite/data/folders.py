@@ -17,7 +17,7 @@ def image_folder(
     root: str,
     part: Literal["train", "val", "test"] = "train",
     optional: bool = False,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str | int] | None = None,
     allow_empty_classes: bool = False,
 ) -> ImageFiles | None:
     """The images of one part of ROOT/<part>/<class>/…, or of ROOT/<class>/… as "train"; None if optional and not there.
@@ -37,14 +37,14 @@ def image_folder(
         UserError: a folder is missing, has no images, or lies at another level than it should; names it.
     """
     if not os.path.isdir(root):
-        raise UserError(
-            f"data.root={shown(root)}: there is no such folder. Give data.root=FOLDER with a folder a class in it."
-        )
+        what = "this is no folder" if os.path.exists(root) else "there is no such folder"
+        raise UserError(f"data.root={shown(root)}: {what}. Give data.root=FOLDER with a folder a class in it.")
     try:
         folder = _part_folder(root, part)
         found, left_out = ({}, {}) if folder is None else _classes(folder)
     except OSError as error:
         raise UserError(f"{shown(error.filename or root)} cannot be read: {error.strerror}.") from error
+    given = None if classes is None else [str(name) for name in classes]
     if folder is None:
         if optional:
             return None
@@ -54,7 +54,7 @@ def image_folder(
             f"{shown(folder)} has no folders in it: one a class is wanted. Without labels it cannot be scored: to leave it "
             f"out set data.{part}=null."
         )
-    names = _chosen(sorted(found, key=natural), classes, folder, allow_empty_classes)
+    names = _chosen(sorted(found, key=natural), given, folder, allow_empty_classes)
     for name in names:
         if not found.get(name) and not allow_empty_classes:
             raise UserError(
@@ -141,7 +141,7 @@ def _count(left_out: dict[str, tuple[int, str]], kind: str, path: str) -> None:
     left_out[kind] = count + 1, example
 
 
-def _chosen(names: list[str], classes: Sequence[str] | None, folder: str, allow_empty: bool) -> list[str]:
+def _chosen(names: list[str], classes: list[str] | None, folder: str, allow_empty: bool) -> list[str]:
     """The class folders in label order."""
     if classes is None:
         if not names:
@@ -158,7 +158,7 @@ def _chosen(names: list[str], classes: Sequence[str] | None, folder: str, allow_
                 if some
             )
         )
-    return list(classes)
+    return classes
 
 
 def _check_level(folder: str, found: dict[str, list[str]]) -> None:

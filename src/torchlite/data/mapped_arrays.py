@@ -34,7 +34,7 @@ def image_arrays(
     labels: str,
     images_key: str = "images",
     labels_key: str = "labels",
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str | int] | None = None,
 ) -> MappedArrays:
     """Images and labels in numpy files.
 
@@ -56,7 +56,9 @@ def image_arrays(
         raise UserError(
             f"{shown(labels)} has shape {list(targets.shape)}; one label for each of the {len(data)} images is wanted."
         )
-    return MappedArrays(data, np.array(targets), None if classes is None else list(classes), (images, images_key))
+    return MappedArrays(
+        data, np.array(targets), None if classes is None else [str(name) for name in classes], (images, images_key)
+    )
 
 
 def load_array(file: str, key: str, what: str = "images") -> np.ndarray:
@@ -87,7 +89,8 @@ def load_array(file: str, key: str, what: str = "images") -> np.ndarray:
         return _inside(file, info)
     except FileNotFoundError as error:
         raise UserError(
-            f"{shown(file)}: there is no such file. Without such a part set it to null: data.test=null."
+            f"{shown(file)}: there is no such file. data.train.images, data.train.labels and so on say which; "
+            "without a test part: data.test=null."
         ) from error
     except UserError:
         raise

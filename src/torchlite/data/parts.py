@@ -13,7 +13,7 @@ from torchlite.data.decode import Opened, Source, check_size, open_source
 from torchlite.data.fingerprint import check_files, fingerprint, together
 from torchlite.data.loader import Kept, PerSample, Reader
 from torchlite.data.order import Order, Sampling
-from torchlite.data.pixels import BadFilesError
+from torchlite.data.pixels import BadFilesError, SizesDifferError
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import InMemory, Loaded, Samples
 from torchlite.data.split import cut, described
@@ -89,10 +89,10 @@ class Recipe:
     def kept(self, parts: Mapping[str, Opened], asked: bool | Literal["auto"], memory_share: float) -> dict[str, Kept]:
         """Every part decoded in memory, or nothing."""
         fits = {name: self.kept_fit(name) for name in parts}
+        changed_later = ("train",) if self.crop is not None or self.transforms else ()
         for name, part in parts.items():
             size = placement.kept_size(part, fits[name])
-            changed_later = name == "train" and (self.crop is not None or self.transforms)
-            if size is not None and self.collate is None and not changed_later:
+            if size is not None and self.collate is None and name not in changed_later:
                 check_size(size, self.image_size, part.name)
         if not placement.in_memory(asked, parts, fits, memory_share, self.device):
             return {}
@@ -104,6 +104,10 @@ class Recipe:
                 kept[name] = placement.kept(part, fits[name], key if fits[name] else "")
             except BadFilesError as error:  # damaged where a look at the ends does not show it
                 problems += error.problems
+            except SizesDifferError:  # which the few that were looked at did not show
+                if asked is True or (name not in changed_later and self.collate is None):
+                    raise
+                return {}
         if problems:
             raise BadFilesError(problems)
         return kept
@@ -171,7 +175,7 @@ def assembled(
     sources: Mapping[str, Source | None],
     recipe: Recipe,
     num_classes: int,
-    class_names: Sequence[str] | None,
+    class_names: Sequence[str | int] | None,
     in_memory: bool | Literal["auto"],
     memory_share: float,
     val_fraction: float,

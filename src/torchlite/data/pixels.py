@@ -37,6 +37,10 @@ class BadFilesError(UserError):
         self.problems = list(problems)
 
 
+class SizesDifferError(UserError):
+    """Images that were to be kept in one tensor are of different sizes."""
+
+
 def read_file(path: str) -> Tensor:
     """The pixels of an image file, upright, uint8 [1 or 3, H, W]. Raises UserError, naming the file."""
     try:
@@ -67,7 +71,7 @@ def read(content: bytes, where: str) -> Tensor:
     except UnidentifiedImageError:
         reason = "it is empty" if not content else "it is no image that Pillow knows"
     except Exception as error:  # whatever a decoder says to bytes that are no image
-        reason = str(error) or type(error).__name__
+        reason = str(error).rstrip(".") or type(error).__name__
     raise UserError(f"{where} cannot be read as an image: {reason}. Replace it or take it out.")
 
 

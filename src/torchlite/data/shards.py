@@ -1,5 +1,6 @@
 """Image sets in tar files, as the package webdataset writes and reads them."""
 
+import glob
 import os
 import tarfile
 import zlib
@@ -12,6 +13,14 @@ from torchlite.data.pixels import shown
 from torchlite.errors import UserError
 from torchlite.randomness import STREAM, permutation, sample_seed
 
+
+def _found(name: str) -> list[str]:
+    """The files that a name with *, ? or [] stands for, in order; any other name stands for itself."""
+    if os.path.isfile(name) or "://" in name or not glob.has_magic(name):
+        return [name]
+    return sorted(glob.glob(name)) or [name]
+
+
 Sample = tuple[bytes, int, str]  # image, label, and what messages call it
 
 
@@ -19,7 +28,7 @@ class TarShards:
     """A stream of the samples in tar files: files of one name and several endings, such as 0001.jpg and 0001.cls.
 
     Args:
-        shards: tar files; a pattern like "train-{000..099}.tar" stands for many. samples_per_epoch: how many samples
+        shards: tar files; "train-{000..099}.tar" or "train-*.tar" stands for many. samples_per_epoch: how many samples
         all of them hold, or fewer to end an epoch early. image_key: endings of images, separated by ";". label_key:
         ending of the file that holds the label, a whole number as text. shuffle_buffer: samples among which the next is
         drawn; the order of shards is drawn too. 0: in order, for evaluation. classes: names in label order; None where
@@ -36,7 +45,7 @@ class TarShards:
         image_key: str = "jpg;jpeg;png;webp",
         label_key: str = "cls",
         shuffle_buffer: int = 0,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
     ) -> None:
         try:
             from webdataset.shardlists import expand_urls
@@ -45,15 +54,18 @@ class TarShards:
                 "data: tar shards need webdataset, which is not installed: pip install 'torchlite[webdataset]'"
             ) from None
         listed = [shards] if isinstance(shards, str) else list(shards)
-        self.files = [path for pattern in listed for path in expand_urls(pattern)]
+        self.files = [path for pattern in listed for name in expand_urls(pattern) for path in _found(name)]
         missing = [path for path in self.files if "://" not in path and not os.path.isfile(path)]
         if missing or not self.files:
-            raise UserError(f"data: there is no tar file {shown(missing[0] if missing else str(shards))}.")
+            raise UserError(
+                f"data: there is no tar file {shown(missing[0] if missing else str(shards))}. data.train.shards and "
+                "data.val.shards say where they are: 'data.train.shards=\"FOLDER/train-*.tar\"'."
+            )
         self.samples_per_epoch = samples_per_epoch
         self.image_key, self.label_key = image_key, label_key
         self.shuffle_buffer = shuffle_buffer
         if classes is not None:
-            self.classes = list(classes)
+            self.classes = [str(name) for name in classes]
         self._seed, self._epoch = 0, 0
 
     def begin(self, seed: int, epoch: int) -> None:
@@ -78,7 +90,9 @@ class TarShards:
                 yield sample
         except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
             files = f"{shown(self.files[0])}, …" if len(self.files) > 1 else shown(self.files[0])
-            raise UserError(f"data: {last} cannot be read ({files}): {str(error).splitlines()[0]}") from error
+            raise UserError(
+                f"data: {last} cannot be read ({files}): {str(error.args[0] if error.args else error)}"
+            ) from error
 
     def _parsed(self, sample: dict[str, Any]) -> Sample:
         where = f"{shown(str(sample.get('__url__')))}, sample {sample.get('__key__')}"

@@ -54,6 +54,8 @@ class StreamReader:
     def __init__(self, source: Any, name: str, per_sample: PerSample, num_classes: int) -> None:
         count = getattr(source, "samples_per_epoch", None)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            if count is not None:
+                raise UserError(f"{name}: samples_per_epoch is {count!r}; it is a whole number above 0.")
             raise UserError(
                 f"{name} is a stream ({type(source).__name__}): give it an attribute samples_per_epoch, "
                 "a whole number above 0, or make it map-style, with __len__ and __getitem__."
@@ -107,7 +109,7 @@ class StreamReader:
             if item is None:
                 raise UserError(
                     f"{self.name} ended after {self._place} samples; its samples_per_epoch says {len(self.targets)}. "
-                    "A stream must not split itself among loader workers."
+                    "Give as many as it has; a stream must not split itself among loader workers."
                 )
             if not isinstance(item, tuple | list) or len(item) < 2:
                 raise UserError(

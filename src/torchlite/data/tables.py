@@ -31,7 +31,7 @@ def image_table(
     root: str | None = None,
     part: Literal["train", "val", "test"] = "train",
     optional: bool = False,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str | int] | None = None,
 ) -> ImageFiles | None:
     """The images of one part of a CSV file, in its order; None if optional and the file has none.
 
@@ -76,7 +76,8 @@ def _rows(file: str) -> Iterator[Row]:
         with open(file, "rb") as opened:
             content = opened.read()
     except OSError as error:
-        raise UserError(f"{shown(file)} cannot be read: {error.strerror or error}. Is data.root right?") from error
+        what = "it is a folder; data.root is the CSV file" if os.path.isdir(file) else error.strerror or str(error)
+        raise UserError(f"{shown(file)} cannot be read: {what}. Is data.root right?") from error
     reader = csv.reader(io.StringIO(text_of(content, file), newline=""), skipinitialspace=True, strict=True)
     try:
         columns = [name.strip() for name in next(reader, [])]
@@ -161,7 +162,7 @@ def _there(file: str, folder: str, rows: Sequence[Row]) -> None:
         raise UserError(f"{shown(file)}, row {missing[0].number}: there is no file {path}{more}.{base}{hint}")
 
 
-def _are_names(file: str, rows: Sequence[Row], classes: Sequence[str] | None) -> bool:
+def _are_names(file: str, rows: Sequence[Row], classes: Sequence[str | int] | None) -> bool:
     """Whether labels are class names rather than whole numbers; in all rows, of whichever part, it is the same."""
     whole = [_is_whole(row.label) for row in rows]
     if classes is not None and any(_is_whole(str(name)) for name in classes):
