@@ -1,10 +1,11 @@
-"""Which run is continued, and whether it may be."""
+"""Which run is continued, whether it may be, and what is left and said of one that ends badly."""
 
 import contextlib
 import json
 import logging
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,17 @@ def state(directory: Path, file: Path | None) -> dict[str, Any] | None:
     if saved is not None and "progress" not in saved:
         raise UserError(f"{file} holds weights alone, nothing to go on from; to start from them: model.weights={file}")
     return saved
+
+
+@contextlib.contextmanager
+def forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
+    """Leave no directory behind where a new run was refused for what was typed before it trained anything."""
+    try:
+        yield
+    except UserError:
+        if forget and not (directory / "checkpoints").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 @contextlib.contextmanager

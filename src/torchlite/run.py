@@ -1,12 +1,9 @@
 """One run, from composed config to result: the only place where all rooms meet. Read `train` from the top."""
 
-import contextlib
 import logging
 import math
-import shutil
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,22 +94,11 @@ def _run(composed: Composed) -> float | None:
             )  # the run stands here now, also where an older file was named
         chosen = facts["choices"] if saved and facts else None
         with (
-            _forgotten_if_refused(directory, forget=is_new),
+            resume.forgotten_if_refused(directory, forget=is_new),
             rec.open(saved["progress"]["lines"] if saved else None),
             resume.way_on(_shown(directory)),
         ):
             return train(composed, trainer, task, rec, saved, chosen)
-
-
-@contextlib.contextmanager
-def _forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
-    """Leave no directory behind where a new run was refused for what was typed before it trained anything."""
-    try:
-        yield
-    except UserError:
-        if forget and not (directory / "checkpoints").exists():
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
 
 
 def claim(composed: Composed) -> Path:
