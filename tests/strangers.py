@@ -242,3 +242,28 @@ class Edits(Callback):
     def on_fit_begin(self, trainer: Any) -> None:
         with open(self.file, "a", encoding="utf-8") as file:
             file.write(self.text)
+
+
+class KillsWorker(Callback):
+    """The machine takes a loader worker away."""
+
+    def __init__(self, epoch: int, file: str = "killed.txt") -> None:
+        self.epoch = epoch
+        self.file = file
+
+    def on_batch_end(self, trainer: Any, batch: Any) -> None:
+        if trainer.progress.epoch == self.epoch and not os.path.exists(self.file):
+            loader = trainer.data.train.samples.workers._kept[0]
+            os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)
+            open(self.file, "w").close()
+
+
+class Perfect(nn.Module):
+    """Knows the class of an image by its level: 60 times the number of the class."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.levels = nn.Parameter(60 / 255 * torch.arange(float(num_classes)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return -100 * (images.mean((1, 2, 3))[:, None] - self.levels).square()

@@ -47,6 +47,7 @@ COMMANDS = {document: shown_commands(document) for document in DOCUMENTS}
 IN_ORDER = COMMANDS[ROOT / "docs" / "sweeps.md"]  # each needs what those before it left
 WITHOUT_DATA = [command for document in DOCUMENTS if document.stem == "data" for command in COMMANDS[document]]
 ALL = [command for commands in COMMANDS.values() for command in commands]
+(MY_SETS,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "data.md").read_text(encoding="utf-8"), re.M | re.S)
 RUN = list(dict.fromkeys(command for command in ALL if command not in {*ELSEWHERE, *WITHOUT_DATA, *IN_ORDER}))
 
 
@@ -58,11 +59,22 @@ def test_the_documents_show_commands() -> None:
 @pytest.mark.parametrize("shown", WITHOUT_DATA)
 def test_a_command_on_data_that_is_not_here_is_checked_as_typed(typed: Typed, tmp_path: Path, shown: str) -> None:
     """All but the images themselves, which tests/data makes: `dry_run=true` is added."""
-    (tmp_path / "my_sets.py").write_text("class Cells:\n    def __init__(self, root: str) -> None: ...\n")
+    (tmp_path / "my_sets.py").write_text(MY_SETS)
     words = shlex.split(shown)
     assert words[:2] == ["python", "train.py"]
     done = typed(*words[2:], "dry_run=true")
     assert done.code == 0, done.text
+
+
+def test_the_set_and_the_transform_of_the_page_on_data_train(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "my_sets.py").write_text(MY_SETS)
+    (tmp_path / "cells").mkdir()
+    generator = np.random.default_rng(0)
+    np.save(tmp_path / "cells" / "images.npy", generator.integers(0, 256, (80, 64, 64), dtype=np.uint8))
+    np.save(tmp_path / "cells" / "kinds.npy", np.arange(80) % 4)
+    (shown,) = [command for command in WITHOUT_DATA if "my_sets" in command]
+    done = typed(*shlex.split(shown)[2:], "trainer=smoke", "data.batch_size=16")
+    assert done.code == 0 and "64 train, 16 val images" in done.stdout, done.text
 
 
 @pytest.fixture

@@ -1,12 +1,18 @@
 """The one exception that means "the user can mend this", and the exit codes every command keeps."""
 
 DONE = 0
-FAULT = 1  # of ours or of the machine: traceback on the terminal, in train.log and in result.json
+FAULT = (
+    1  # of ours or of the machine: traceback in train.log, in result.json and, unless a MachineError, on the terminal
+)
 MISTAKE = 2  # the user's: one short message, no traceback
 FINDINGS = 3  # a verdict of "different", a finding, a rejected certificate
 WAITING = 75  # stopped on purpose, waiting to be resumed
 INTERRUPTED = 130  # SIGINT
 TERMINATED = 143  # SIGTERM
+
+
+class MachineError(RuntimeError):
+    """The machine failed; the message says how and what may help. The traceback goes to the log, not to the terminal."""
 
 
 class UserError(Exception):

@@ -65,5 +65,7 @@ class _Terminal(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         label = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        text = f"{label}{record.getMessage()}"
+        text = text.encode(self.console.encoding, "backslashreplace").decode(self.console.encoding)
         with contextlib.suppress(OSError, SystemExit):  # nobody reads any more (`| head`): the run goes on
-            self.console.print(label + record.getMessage(), markup=False)
+            self.console.print(text, markup=False)

@@ -1,13 +1,18 @@
-"""Which run is continued, and whether it may be."""
+"""Which run is continued, whether it may be, and what is left and said of one that ends badly."""
 
+import contextlib
 import json
 import logging
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torchlite import checkpoint, config, provenance, record
 from torchlite.config import Composed
-from torchlite.errors import UserError
+from torchlite.errors import MachineError, UserError
 from torchlite.naming import NOT_IDENTITY
 
 log = logging.getLogger("torchlite")
@@ -98,6 +103,28 @@ def state(directory: Path, file: Path | None) -> dict[str, Any] | None:
     if saved is not None and "progress" not in saved:
         raise UserError(f"{file} holds weights alone, nothing to go on from; to start from them: model.weights={file}")
     return saved
+
+
+@contextlib.contextmanager
+def forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
+    """Leave no directory behind where a new run was refused for what was typed before it trained anything."""
+    try:
+        yield
+    except UserError:
+        if forget and not (directory / "checkpoints").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def way_on(directory: str) -> Iterator[None]:
+    """Whatever the machine does to a run, the message says how it goes on; `directory` is as one types it."""
+    try:
+        yield
+    except MachineError as error:
+        plain = re.fullmatch(r"[\w./-]+", directory)  # else quoted for Hydra, then for the shell
+        word = f"resume={directory}" if plain else shlex.quote(f'resume="{directory}"')
+        raise type(error)(f"{error}\nThe last checkpoint is whole. Go on with: {word}") from error
 
 
 def what_is_not_the_same(directory: Path, named: dict[str, Any]) -> str:

@@ -1,12 +1,9 @@
 """One run, from composed config to result: the only place where all rooms meet. Read `train` from the top."""
 
-import contextlib
 import logging
 import math
-import shutil
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from torchlite import build, checkpoint, machine, randomness, record, resume
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
-from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, MachineError, UserError
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Busy, Record
@@ -58,6 +55,9 @@ def attempt(composed: Composed) -> tuple[float | None, int]:
         return None, stopped.code
     except KeyboardInterrupt:
         return None, INTERRUPTED
+    except MachineError as error:  # its traceback is in train.log
+        print(error, file=sys.stderr)
+        return None, FAULT
     except (Exception, SystemExit):  # something of the user's that exits has failed too
         traceback.print_exc()
         return None, FAULT
@@ -93,19 +93,12 @@ def _run(composed: Composed) -> float | None:
                 rec.checkpoint("last"), saved
             )  # the run stands here now, also where an older file was named
         chosen = facts["choices"] if saved and facts else None
-        with _forgotten_if_refused(directory, forget=is_new), rec.open(saved["progress"]["lines"] if saved else None):
+        with (
+            resume.forgotten_if_refused(directory, forget=is_new),
+            rec.open(saved["progress"]["lines"] if saved else None),
+            resume.way_on(_shown(directory)),
+        ):
             return train(composed, trainer, task, rec, saved, chosen)
-
-
-@contextlib.contextmanager
-def _forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
-    """Leave no directory behind where a new run was refused for what was typed before it trained anything."""
-    try:
-        yield
-    except UserError:
-        if forget and not (directory / "checkpoints").exists():
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
 
 
 def claim(composed: Composed) -> Path:

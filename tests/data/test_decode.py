@@ -3,14 +3,14 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from torchlite.data.decode import Decoded, decode
+from torchlite.data.decode import check_size, gather, open_source
 from torchlite.data.sources import Arrays
 from torchlite.errors import UserError
 
@@ -34,9 +34,17 @@ class Items:
         return self.images[index], self.labels[index]
 
 
+class Decoded(NamedTuple):
+    images: torch.Tensor
+    targets: torch.Tensor
+
+
 def decoded(source: Any, channels: int = 3, **changes: Any) -> Decoded:
-    options = {"name": "data.train", "num_classes": 3, "channels": channels, "image_size": 6}
-    return decode(source, **{**options, **changes})
+    options = {"name": "data.train", "num_classes": 3, "channels": channels}
+    opened = open_source(source, **{**options, **changes})
+    images = gather(opened)
+    check_size(images.shape[2:], 6, opened.name)
+    return Decoded(images, opened.targets)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +113,9 @@ def test_h05_classes_are_matched_by_name() -> None:
     train = ["a", "b", "c"]
     got = decoded(Arrays(GRAY[:4], np.array([0, 1, 0, 1]), ["a", "c"]), 1, name="data.val", class_names=train)
     assert got.targets.tolist() == [0, 2, 0, 2]
-    with pytest.raises(UserError, match="data.val has classes that data.train has not: e"):
+    with pytest.raises(
+        UserError, match=r"data.val has a class that data.train \(a, b, c\) has not: e, such as that of sample 2\."
+    ):
         decoded(Arrays(GRAY, LABELS, ["a", "b", "e"]), 1, name="data.val", class_names=train)
 
 
@@ -129,6 +139,13 @@ def test_h05_classes_are_matched_by_name() -> None:
 def test_h10_wrong_labels_are_named(labels: Any, named: str) -> None:
     with pytest.raises(UserError, match=re.escape(f"data.train: {named}")):
         decoded(Items(GRAY, labels), 1)
+
+
+def test_names_of_classes_that_are_no_list_are_named() -> None:
+    source = Items(GRAY, LABELS)
+    source.classes = 3  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="data.train: `classes` of a Items is 3; it lists names in label order"):
+        decoded(source, 1)
 
 
 def test_wrong_labels_of_arrays_are_named_too() -> None:

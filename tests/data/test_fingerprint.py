@@ -1,6 +1,7 @@
 """The fingerprint follows content, all of it and nothing else; it is computed once."""
 
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,8 @@ def test_files_are_read_once_for_all_runs(tmp_path: Path, monkeypatch: pytest.Mo
     first = fingerprint(opened, None)
     monkeypatch.setattr(module, "_hashed", None)
     assert fingerprint(opened, None) == first
+    monkeypatch.setattr(module, "_COMPUTED", {})  # as another process
+    assert fingerprint(opened, None) == first
 
 
 def test_without_a_place_for_the_cache_it_is_computed_each_time(
@@ -73,6 +76,33 @@ def test_without_a_place_for_the_cache_it_is_computed_each_time(
     monkeypatch.setenv("TORCHLITE_CACHE", str(tmp_path / "no folder"))
     opened = open_source(files(tmp_path / "one"), "data.train", 1, 3)
     assert fingerprint(opened, None) == fingerprint(opened, None)
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [((0, 5), "no image that Pillow knows"), ((60_000, 60_000), "exceeds limit")]
+)
+def test_an_image_without_pixels_or_with_far_too_many_is_named_beforehand(
+    tmp_path: Path, size: tuple[int, int], said: str
+) -> None:
+    source = files(tmp_path / "bad")
+    content = bytearray((tmp_path / "bad" / "1.png").read_bytes())
+    content[16:24] = size[0].to_bytes(4, "big") + size[1].to_bytes(4, "big")
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    (tmp_path / "bad" / "1.png").write_bytes(content)
+    with pytest.raises(UserError, match=rf"bad/1.png cannot be read as an image: .*{said}"):
+        fingerprint(open_source(source, "data.train", 1, 3), None)
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"x" * 64, b"0" * 63])
+def test_a_damaged_cache_is_computed_again(
+    tmp_path: Path, own_cache: Path, junk: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_source(files(tmp_path / "one"), "data.train", 1, 3)
+    first = fingerprint(opened, None)
+    (stored,) = (own_cache / "fingerprints").iterdir()
+    stored.write_bytes(junk)
+    monkeypatch.setattr(module, "_COMPUTED", {})
+    assert fingerprint(opened, None) == first and stored.read_text() != junk
 
 
 def test_h01_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

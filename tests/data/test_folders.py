@@ -73,8 +73,62 @@ def test_h05_classes_are_matched_by_name(folder: MakeFolder) -> None:
     assert made.val.samples.targets.tolist() == [0, 0, 1, 1, 3, 3]
     (root / "val" / "e").mkdir()
     Image.new("RGB", (20, 20)).save(root / "val" / "e" / "x.png")
-    with pytest.raises(UserError, match="data.val has classes that data.train has not: e"):
+    said = "data.val has a class that data.train (a, b, c, d) has not: e, such as that of sample 6 "
+    with pytest.raises(UserError, match=re.escape(f"{said}({root}/val/e/x.png). Rename")):
         data(root)
+    (root / "val" / "e").rename(root / "val" / "0")  # which shifts the numbers of all others
+    with pytest.raises(UserError, match=re.escape(f"has not: 0, such as that of sample 0 ({root}/val/0/x.png)")):
+        data(root)
+
+
+def test_class_names_that_do_not_fit_the_folders_are_named(
+    folder: MakeFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = folder(classes=("a", "b"))
+    said = (
+        f"data.train has a class that data.class_names (b, c) has not: a, such as that of sample 0 ({root}/a/0.jpg). "
+    )
+    with pytest.raises(UserError, match=re.escape(f"{said}Name every class of the data there; it has none called c.")):
+        data(root, class_names=["b", "c"], num_classes=2)
+    with caplog.at_level(logging.WARNING, logger="torchlite"):
+        made = data(root, class_names=["c", "b", "a"], num_classes=3)
+    assert made.train.samples.targets.tolist() == [2] * 6 + [1] * 6
+    assert "no training sample is of class c;" in caplog.text
+    numbers = folder("numbers", classes=("1", "2"))  # yaml makes whole numbers of such names
+    assert data(numbers, class_names=[2, 1], num_classes=2).class_names == ["2", "1"]
+
+
+def test_bad_files_of_all_parts_are_named_at_once_and_counted(folder: MakeFolder) -> None:
+    """H01"""
+    for part in ("train", "val", "test"):
+        root = folder(f"set/{part}", classes=("a", "b", "c", "d"), per_class=2).parent
+        (root / part / "b" / "1.jpg").write_text("no image")
+    with pytest.raises(UserError) as raised:
+        data(root)
+    lines = str(raised.value).splitlines()
+    assert [
+        str(root / part / "b" / "1.jpg") in line for part, line in zip(("train", "val", "test"), lines, strict=True)
+    ]
+    for path in sorted(root.glob("*/*/*.jpg")):
+        path.write_text("no image")
+    with pytest.raises(UserError) as raised:
+        data(root)
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 11 and lines[-1] == "… and 14 more: 24 files cannot be read."
+
+
+def test_bad_files_that_only_decoding_shows_are_named_at_once(folder: MakeFolder) -> None:
+    for part in ("train", "val"):
+        root = folder(f"set/{part}", classes=("a", "b", "c", "d"), per_class=2, kind="png").parent
+        broken = root / part / "b" / "1.png"
+        content = broken.read_bytes()
+        middle = len(content) // 2
+        broken.write_bytes(content[: middle - 40] + bytes(80) + content[middle + 40 :])  # both ends are right
+    with pytest.raises(UserError) as raised:
+        data(root, in_memory=True)
+    assert [
+        f"{part}/b/1.png" in line for part, line in zip(("train", "val"), str(raised.value).splitlines(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("aliases", [("train", "val", "test"), ("training", "validation", "testing")])
@@ -118,6 +172,40 @@ def test_h09_a_root_that_is_missing_empty_or_of_another_level_is_named(folder: M
     with pytest.raises(UserError, match="has no folder test/"):
         image_folder(str(root), "test")
     assert image_folder(str(root), "test", optional=True) is None
+
+
+def test_a_class_may_be_called_as_a_part_is(folder: MakeFolder) -> None:
+    root = folder(classes=("bus", "train", "valid"), per_class=2)
+    found = image_folder(str(root))
+    assert found is not None and found.classes == ["bus", "train", "valid"]
+    assert image_folder(str(root), "val", optional=True) is None
+    folder("set/test", classes=("bus", "train"))
+    with pytest.raises(
+        UserError, match=re.escape("has test/ with folders in it, but no such train/ beside it: put the")
+    ):
+        image_folder(str(root))
+
+
+def test_a_part_without_labels_is_named_with_the_way_to_leave_it_out(folder: MakeFolder) -> None:
+    root = folder("set/train").parent
+    (root / "test").mkdir()
+    Image.new("RGB", (8, 8)).save(root / "test" / "1.png")
+    with pytest.raises(UserError, match=re.escape(f"{root}/test has no folders in it: one a class is wanted. Without")):
+        image_folder(str(root), "test", optional=True)
+
+
+def test_links_that_lead_nowhere_are_left_out_or_named(folder: MakeFolder) -> None:
+    root = folder(classes=("a", "b"), per_class=2)
+    (root / "a" / "loop").symlink_to("loop")
+    (root / "loop").symlink_to("loop")
+    found = image_folder(str(root))
+    assert found is not None and len(found) == 4
+    (root / "a" / "loop.jpg").symlink_to("loop.jpg")
+    (root / "b" / "gone.jpg").symlink_to("nowhere")
+    with pytest.raises(
+        UserError, match=r"a/loop.jpg cannot be read: Too many levels .*\n.*b/gone.jpg cannot be read: No such"
+    ):
+        data(root, num_classes=2)
 
 
 def test_folders_within_a_class_are_read_and_a_loop_of_links_ends(folder: MakeFolder) -> None:

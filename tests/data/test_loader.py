@@ -1,10 +1,7 @@
-"""Samples made one by one: the same order and bits with any workers, and from memory; what happens when one dies."""
+"""Samples made one by one: the same order and bits with any workers, and from memory."""
 
 import hashlib
-import os
 import random
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from torchlite.data.mixing import MixUp
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import Loaded
 from torchlite.data.sources import Arrays
-from torchlite.data.workers import WorkerDiedError
 from torchlite.errors import UserError
 
 MakeFolder = Callable[..., Path]
@@ -203,30 +199,6 @@ def test_i01_a_source_with_randomness_of_its_own_is_not_frozen_and_repeats(folde
     assert levels[0] != levels[1]
     with pytest.raises(UserError, match="data.in_memory=true: data.train cannot be kept: two readings"):
         data(folder("third"), in_memory=True, **options)
-
-
-class Slow:
-    def __call__(self, image: Tensor) -> Tensor:
-        time.sleep(0.05)
-        return image
-
-
-def test_i04_a_worker_that_is_killed_ends_the_epoch_with_advice(folder: MakeFolder) -> None:
-    made = data(folder(per_class=40), num_workers=2, transforms=[Slow()], augment=None, val_fraction=0)
-    handler = signal.getsignal(signal.SIGCHLD)
-    batches = made.train.epoch(0)
-    next(batches)
-    assert made.train.samples.workers._kept is not None
-    victim = made.train.samples.workers._kept[0]._iterator._workers[1].pid
-    os.kill(victim, signal.SIGKILL)
-    began = time.monotonic()
-    time.sleep(0.5)  # an update goes on: the news does not break into it
-    with pytest.raises(WorkerDiedError) as raised:
-        list(batches)
-    assert time.monotonic() - began < 30
-    assert "data.num_workers=1" in str(raised.value) and "shared memory" in str(raised.value)
-    assert signal.getsignal(signal.SIGCHLD) == handler
-    assert len(list(made.train.epoch(0))) == 16  # new workers
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

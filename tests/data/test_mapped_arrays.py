@@ -61,6 +61,19 @@ def test_a_worker_gets_the_place_and_not_the_pixels(tmp_path: Path) -> None:
     ("pixels", "labels", "said"),
     [
         (PIXELS.astype(np.float32), LABELS, "has float32 [20, 8, 8]; images are uint8"),
+        (
+            PIXELS[:0],
+            LABELS[:0],
+            "has uint8 [0, 8, 8]; images are uint8 [N, H, W], [N, H, W, C] or [N, C, H, W], and there is",
+        ),
+        (PIXELS[:, :0], LABELS, "has uint8 [20, 0, 8]; images are"),
+        (PIXELS > 9, LABELS, "has bool [20, 8, 8]; images are uint8"),
+        (PIXELS, LABELS > 1, "the label of sample 0 is False (bool)"),
+        (PIXELS, LABELS - 1, "the label of sample 0 is -1"),
+        (PIXELS, LABELS[:, None], "has shape [20, 1]; one label for each"),
+        (PIXELS, np.full(20, 2**63, np.uint64), "the label of sample 0 is 9223372036854775808"),
+        (PIXELS, np.full(20, np.nan), "the label of sample 0 is nan (float)"),
+        (np.zeros((20, 8, 8, 5), np.uint8), LABELS, "an image has 1 to 4 channels"),
         (PIXELS[:, 0], LABELS, "has uint8 [20, 8]; images are uint8 [N, H, W]"),
         (PIXELS, LABELS[:5], "has shape [5]; one label for each of the 20 images"),
         (PIXELS, LABELS + 1, "the label of sample 3 is 4; labels are integers 0..3"),
@@ -76,11 +89,43 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     images, labels = stored(tmp_path, "npz")
     with pytest.raises(UserError, match="has no array pictures; it has: first, images, labels"):
         image_arrays(images, labels, images_key="pictures")
-    with pytest.raises(UserError, match="gone.npy cannot be read as a numpy file"):
+    with pytest.raises(UserError, match=r"pictures.*Expected are images and labels.*\+data.train.images_key=NAME"):
+        image_arrays(images, labels, images_key="pictures")
+    with pytest.raises(UserError, match="gone.npy: there is no such file. .*without a test part: data.test=null"):
         image_arrays(str(tmp_path / "gone.npy"), labels)
     (tmp_path / "text.npy").write_text("words")
-    with pytest.raises(UserError, match="text.npy cannot be read as a numpy file"):
+    with pytest.raises(UserError, match="text.npy cannot be read as a numpy file: it is neither .npy nor .npz"):
         image_arrays(str(tmp_path / "text.npy"), labels)
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object))
     with pytest.raises(UserError, match="objects.npy cannot be read as a numpy file"):
         image_arrays(str(tmp_path / "objects.npy"), labels)
+
+
+class Pickled:
+    """Says so when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, Any]:
+        return Path.touch, (Path("unpickled"),)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "compressed", "pickle"])
+def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    if kind == "pickle":
+        images = labels = str(tmp_path / "x.npy")
+        Path(images).write_bytes(pickle.dumps(Pickled()))
+    else:
+        images, labels = stored(tmp_path, kind, np.array([Pickled()], dtype=object))
+    with pytest.raises(UserError, match="cannot be read as a numpy file"):
+        image_arrays(images, labels)
+    assert not (tmp_path / "unpickled").exists()
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "compressed"])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.97])
+def test_files_that_are_cut_off_are_named(tmp_path: Path, kind: str, share: float) -> None:
+    images, labels = stored(tmp_path, kind)
+    content = Path(images).read_bytes()
+    Path(images).write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(UserError, match=re.escape(f"{images} cannot be read as a numpy file: ")):
+        image_arrays(images, labels)

@@ -68,5 +68,7 @@ def test_a09_an_odd_root_goes_through_as_the_docs_quote_it(tiny, folder, tmp_pat
     assert done.code == 0, done.text
     (record,) = tmp_path.glob("outputs/*/*/run.json")
     assert "a,b=c" in record.read_text(encoding="utf-8")
+    swept = tiny("-m", 'data.root="d@ta 100%#1/日本, a=b/"', *words, "seed=1,2")
+    assert swept.code == 0 and len(list(tmp_path.glob("outputs/*/*seed*/result.json"))) == 2, swept.text
     refused = tiny("data.root=d@ta 100%#1/日本, a=b/", *words)
     assert refused.code == 2 and 'data.root="d@ta 100%#1/日本, a=b/"' in refused.text

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from torchlite.data import cache, placement
+from torchlite.data.augment import RandomResizedCrop
 from torchlite.data.decode import open_source
 from torchlite.data.folders import image_folder
 from torchlite.data.image_data import ImageData
@@ -41,6 +43,23 @@ def test_the_share_of_free_memory_decides_and_can_be_overruled(
 def test_images_that_differ_in_size_cannot_be_kept_whole(folder: MakeFolder) -> None:
     with pytest.raises(UserError, match="data.in_memory=true: data.train cannot be kept: its images differ in size"):
         data(folder(), in_memory=True, crop=lambda image: image[:, :16, :16])
+
+
+def test_a_size_that_only_decoding_shows_leaves_the_set_in_its_files(
+    folder: MakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = folder(sizes=((30, 30),), per_class=12)
+    Image.new("RGB", (9, 7)).save(root / "ant" / "2.jpg")  # not one of the eight that are looked at beforehand
+    crop = {"crop": RandomResizedCrop(16), "num_workers": 0}
+    made = data(root, **crop)
+    assert made.choices["in_memory"] is False and len(list(made.train.epoch(0))) == 5
+    with pytest.raises(UserError, match=r"2.jpg\) has 7x9 pixels, but the first image has 30x30"):
+        data(root, in_memory=True, **crop)
+    with pytest.raises(UserError, match="7x9 pixels, but the first image has 30x30.*Set data.preprocess.resize"):
+        data(root, preprocess=Preprocess([0.0] * 3, [1.0] * 3), image_size=30)
+    with monkeypatch.context() as patch:  # the next run knows, and decodes nothing
+        patch.setattr(placement, "gather", None)
+        assert data(root, **crop).choices["in_memory"] is False
 
 
 def test_a_set_is_decoded_once_for_all_runs(

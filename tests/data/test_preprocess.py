@@ -87,3 +87,14 @@ def test_values_keep_their_range() -> None:
 def test_sizes_that_do_not_fit_are_refused(key: str, value: object) -> None:
     with pytest.raises(UserError, match=f"data.preprocess.{key}="):
         Preprocess([0.5], [0.5], **{key: value})
+
+
+@pytest.mark.parametrize("size", [(3, 3000), (2000, 2), (1, 65000)])
+def test_an_image_far_longer_than_wide_is_cut_before_it_is_resized(size: tuple[int, int]) -> None:
+    """Of 1x65000 pixels `resize` alone would make 256x16,640,000, 50 GB of floats."""
+    image = torch.randint(0, 256, (3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    fitted = Preprocess([0.0] * 3, [1.0] * 3, resize=64, crop=48).fit(image)
+    assert fitted.shape == (3, 48, 48)
+    if max(size) < 10_000:
+        whole = Preprocess([0.0] * 3, [1.0] * 3, resize=[64 * side // min(size) for side in size], crop=48).fit(image)
+        assert (fitted.int() - whole.int()).abs().max() <= 1

@@ -12,7 +12,7 @@ import torch
 import torchvision
 
 from torchlite.data import sources
-from torchlite.data.decode import decode
+from torchlite.data.decode import open_source
 from torchlite.data.sources import digits, missing_data
 from torchlite.errors import UserError
 
@@ -41,9 +41,9 @@ def test_damaged_digits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_digits_need_neither_torchvision_nor_timm_nor_pillow() -> None:
     script = (
-        "import sys; from torchlite.data.decode import decode; from torchlite.data.sources import digits\n"
+        "import sys; from torchlite.data.decode import open_source; from torchlite.data.sources import digits\n"
         "import torchlite.data.image_data\n"
-        "decode(digits('train'), 'data.train', 10, 1, 8)\n"
+        "open_source(digits('train'), 'data.train', 10, 1)\n"
         "print({'torchvision', 'timm', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -60,7 +60,8 @@ def test_torchvision_arrays_are_taken_without_the_items(name: str) -> None:
     gray = name == "MNIST"
     dataset.data = torch.from_numpy(pixels[..., 0].copy()) if gray else pixels
     dataset.targets = torch.arange(40) % 10 if gray else [label % 10 for label in range(40)]
-    got = decode(dataset, "data.train", 10, 1 if gray else 3, 28)
+    got = open_source(dataset, "data.train", 10, 1 if gray else 3)
+    assert got.images is not None
     assert np.array_equal(got.images.numpy(), pixels[:, None, ..., 0] if gray else pixels.transpose(0, 3, 1, 2))
     assert got.targets.tolist() == [label % 10 for label in range(40)]
 

@@ -3,6 +3,7 @@
 import gc
 import io
 import random
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_a_stream_validates_too_and_counts_every_sample() -> None:
 @pytest.mark.parametrize(
     ("train", "changes", "said"),
     [
-        (Numbers(samples_per_epoch=0), {}, "samples_per_epoch, a whole number above 0"),
+        (Numbers(samples_per_epoch=0), {}, "samples_per_epoch is 0; it is a whole number above 0"),
         (iter([]), {}, "give it an attribute samples_per_epoch"),
         (Numbers(), {"val_fraction": 0.1}, "data.train is a stream, of which nothing can be held out"),
         (Numbers(), {"sampling": "balanced"}, "data.sampling=balanced does not go with it"),
@@ -157,6 +158,7 @@ def test_tar_shards_give_every_sample_once_in_an_order_of_seed_and_epoch(tmp_pat
     others = data(TarShards(pattern, 21, shuffle_buffer=6), num_workers=2, **plain)
     assert [read(others, e) for e in (0, 1)] == [read(made, e) for e in (0, 1)]
     assert made.split["fingerprint_of"] == {"train": "files"}
+    assert TarShards(str(tmp_path / "train-*.tar"), 21).files == TarShards(pattern, 21).files
     in_order = data(TarShards(pattern, 21), num_workers=0, **plain)
     assert [int(image[0, 0, 0]) for b in in_order.train.epoch(1) for image in b.images] == [5 * n for n in range(21)]
     del made, others, in_order
@@ -168,11 +170,34 @@ def test_wrong_tar_shards_are_named(tmp_path: Path) -> None:
     pytest.importorskip("webdataset")
     from torchlite.data.shards import TarShards
 
+    with pytest.raises(UserError, match=r"there is no tar file .*train-\*.tar. data.train.shards and"):
+        TarShards(str(tmp_path / "train-*.tar"), 5)
     with pytest.raises(UserError, match="there is no tar file .*train-01.tar"):
         TarShards(str(tmp_path / "train-{01..02}.tar"), 5)
     pattern = shards(tmp_path, (3,), label="txt")
     with pytest.raises(UserError, match="it has png, txt, not jpg;jpeg;png;webp and cls"):
         data(TarShards(pattern, 3), num_workers=0)
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_samples_of_shards_are_named_by_tar_file_and_key(tmp_path: Path) -> None:
+    pytest.importorskip("webdataset")
+    from torchlite.data.shards import TarShards
+
+    pattern = shards(tmp_path, (3, 4))
+    said = f"data.train: the label of sample 2 ({tmp_path}/train-00.tar, sample 0002) is 2; labels are integers 0..1 "
+    with pytest.raises(UserError, match=re.escape(said)):
+        list(data(TarShards(pattern, 7), num_workers=0, num_classes=2).train.epoch(0))
+    path = tmp_path / "train-01.tar"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"\x89PNG", b"\x89GNP", 1))
+    with pytest.raises(UserError, match=r"train-01.tar, sample 0003\) cannot be read as an image"):
+        list(data(TarShards(pattern, 7), num_workers=0).train.epoch(0))
+    for share in (0.35, 0.05, 0):
+        path.write_bytes(content[: int(len(content) * share)])
+        with pytest.raises(UserError, match="train-01.tar"):
+            list(data(TarShards(str(path), 4), num_workers=0, batch_size=2).train.epoch(0))
     gc.collect()
 
 

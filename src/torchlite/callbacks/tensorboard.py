@@ -53,7 +53,7 @@ class TensorBoard(Callback):
             wrong, labels = misclassified(trainer, self.num_images)
             if labels:
                 self.writer.add_image("val/misclassified", image_grid(wrong), update)
-                self.writer.add_text("val/misclassified", "row by row: " + ", ".join(labels), update)
+                self.writer.add_text("val/misclassified", _encodable("row by row: " + ", ".join(labels)), update)
         from torch.utils.tensorboard.summary import hparams
 
         final = {f"final/{name}": value for name, value in scores.items() if math.isfinite(value)}
@@ -111,8 +111,13 @@ def flat_hparams(config: dict[str, Any], prefix: str = "") -> dict[str, bool | i
         if isinstance(value, dict) and value:
             flat |= flat_hparams(value, f"{name}.")
         else:
-            flat[name] = value if isinstance(value, bool | int | float | str) else str(value)
+            flat[name] = value if isinstance(value, bool | int | float) else _encodable(str(value))
     return flat
+
+
+def _encodable(text: str) -> str:
+    """The text with what UTF-8 has not, such as a file name of other bytes, escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def image_grid(images: Tensor, columns: int = 8, padding: int = 1) -> Tensor:

@@ -16,7 +16,10 @@ def folder() -> Path:
     own = os.environ.get("TORCHLITE_CACHE")
     if own:
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchlite"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchlite"
+    except RuntimeError:  # a user without a home, as in containers: nothing can be kept
+        return Path(os.devnull) / "torchlite"
 
 
 def mapped(path: Path, shape: tuple[int, ...]) -> Tensor:

@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from torchlite.data.augment import Augmentation
 from torchlite.data.memory import num_cores
 from torchlite.data.mixing import Mixture
+from torchlite.data.pixels import shown
 from torchlite.data.preprocess import Preprocess
 from torchlite.errors import UserError
 
@@ -77,14 +79,28 @@ def per_sample(crop: Any, transforms: Sequence[Callable[[Any], Any]] | None, col
             )
 
 
-def class_names(names: Sequence[str] | None, num_classes: int) -> list[str] | None:
+def class_names(names: Sequence[str | int] | None, num_classes: int) -> list[str] | None:
+    """The names of the classes as text that can be printed."""
     if names is None:
         return None
-    if len(names) != num_classes or len(set(names)) != len(names):
+    texts = [shown(str(name)) for name in names]
+    if len(texts) != num_classes or len(set(texts)) != len(texts):
         raise UserError(
-            f"data.class_names has {len(set(names))} different names, but data.num_classes is {num_classes}."
+            f"data.class_names has {len(set(texts))} different names, but data.num_classes is {num_classes}."
         )
-    return list(names)
+    return texts
+
+
+def every_class_has_samples(targets: Tensor, names: Sequence[str] | None, num_classes: int) -> None:
+    if num_classes == 1:
+        log.warning("data.num_classes=1: where there is one class every answer is right, and nothing is learned.")
+    without = (torch.bincount(targets, minlength=num_classes) == 0).nonzero()[:, 0].tolist()
+    if without:
+        listed = ", ".join(str(label) if names is None else names[label] for label in without[:10])
+        log.warning(
+            f"no training sample is of {'class' if len(without) == 1 else f'{len(without)} of the classes:'} "
+            f"{listed}{', …' if len(without) > 10 else ''}; the model cannot learn what it never sees."
+        )
 
 
 def lone_sample(smallest: int, num_samples: int, batch_size: int) -> None:

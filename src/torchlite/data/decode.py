@@ -11,12 +11,20 @@ from torch import Tensor
 
 from torchlite.data import labels as label_rules
 from torchlite.data.memory import num_cores
-from torchlite.data.pixels import ROWS_AT_ONCE, as_tensor, channels_first, dtype, to_channels, to_tensor
+from torchlite.data.pixels import (
+    ROWS_AT_ONCE,
+    BadFilesError,
+    SizesDifferError,
+    as_tensor,
+    channels_first,
+    dtype,
+    to_channels,
+    to_tensor,
+)
 from torchlite.data.seeds import own_seeds, reseed
 from torchlite.errors import UserError
 
 PROBES = 8  # samples read beforehand, to learn what the others are like
-BAD_SHOWN = 10  # files that cannot be read, in one message
 
 
 class Source(Protocol):
@@ -76,17 +84,13 @@ class Opened:
         return f"{self.name}: {sample(self.source, index)}"
 
 
-@dataclass
-class Decoded:
-    """A whole source in memory: images uint8 [N, C, H, W], targets int64 [N], class names if the source has any."""
-
-    images: Tensor
-    targets: Tensor
-    class_names: list[str] | None
-
-
 def open_source(
-    source: Source, name: str, num_classes: int, channels: int, class_names: list[str] | None = None
+    source: Source,
+    name: str,
+    num_classes: int,
+    channels: int,
+    class_names: list[str] | None = None,
+    names_of: str = "data.train",
 ) -> Opened:
     """A source with its labels checked, some samples read, and nothing decoded that need not be.
 
@@ -95,7 +99,8 @@ def open_source(
         name: the key to name in messages, such as "data.train".
         num_classes: labels are 0..num_classes-1.
         channels: 1 (gray) or 3 (RGB); images are converted.
-        class_names: names of the training classes; a source that numbers the same names otherwise is renumbered.
+        class_names: names of all classes; a source that numbers the same names otherwise is renumbered.
+        names_of: the key those come from, for messages.
 
     Raises:
         UserError: names the key, the sample (index, and file where known), what was got and what is allowed.
@@ -106,25 +111,17 @@ def open_source(
         raise UserError(f"{name} ({type(source).__name__}) is empty.")
     found = _arrays(source, name, channels)
     images, labels = found or (None, _labels(source, name))
-    targets = label_rules.checked(labels, lambda index: sample(source, index), name, num_classes)
-    own_names = getattr(source, "classes", None)
-    targets, names = label_rules.in_order(targets, own_names, class_names, num_classes, name)
+    own_names = label_rules.class_names(source, name)
+    targets = label_rules.checked(
+        labels, lambda index: sample(source, index), name, num_classes, own_names, class_names, names_of
+    )
+    targets, names = label_rules.in_order(targets, own_names, class_names)
     opened = Opened(source, name, channels, images, targets, names, None)
     if images is not None:
         opened.size = (images.shape[2], images.shape[3])
     else:
         _look(opened)
     return opened
-
-
-def decode(
-    source: Source, name: str, num_classes: int, channels: int, image_size: int, class_names: list[str] | None = None
-) -> Decoded:
-    """The whole of a source whose images are of one size, decoded once and checked; arguments as for `open_source`."""
-    opened = open_source(source, name, num_classes, channels, class_names)
-    images = gather(opened)
-    check_size(images.shape[2:], image_size, name)
-    return Decoded(images, opened.targets, opened.class_names)
 
 
 def gather(
@@ -139,7 +136,8 @@ def gather(
         out: makes the tensor that is filled; a new one in memory by default.
 
     Raises:
-        UserError: images differ in size, or files cannot be read: up to ten are named.
+        BadFilesError: images cannot be read.
+        SizesDifferError: images differ in size.
     """
     if opened.images is not None and fit is None and out is None:
         return _whole(opened.images)
@@ -147,21 +145,19 @@ def gather(
     for index, image in enumerate(_fitted(opened, fit)):
         if isinstance(image, UserError):
             bad.append(str(image))
-            if len(bad) == BAD_SHOWN:
-                break
             continue
         if not images.numel():
             shape = (len(opened), *image.shape)
             images = out(shape) if out else torch.empty(shape, dtype=torch.uint8)
         elif image.shape != images.shape[1:]:
-            raise UserError(
+            raise SizesDifferError(
                 f"{opened.name}: {sample(opened.source, index)} has {image.shape[1]}x{image.shape[2]} pixels, "
                 f"but the first image has {images.shape[2]}x{images.shape[3]}; images must be of one size. "
                 "Set data.preprocess.resize and data.preprocess.crop, which bring them to one."
             )
         images[index] = image
     if bad:
-        raise UserError("\n".join(bad))
+        raise BadFilesError(bad)
     return images
 
 

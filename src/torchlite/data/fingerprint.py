@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +12,16 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from torchlite.data import cache
-from torchlite.data.decode import BAD_SHOWN, Opened
+from torchlite.data.decode import Opened
 from torchlite.data.memory import num_cores
-from torchlite.data.pixels import ROWS_AT_ONCE, read, shown
+from torchlite.data.pixels import ROWS_AT_ONCE, BadFilesError, read, shown
 from torchlite.data.seeds import own_seeds, reseed
 from torchlite.errors import UserError
 
 MOST_ITEMS = 1000  # read of a set that is neither files nor in memory
 BLOCK = 1 << 20
+MOST_PIXELS = 1 << 27  # of an image that is taken to be whole without being decoded; Pillow refuses some more
+_COMPUTED: dict[str, str] = {}  # by this process, which asks again where the cache on the disk could not take it
 # How the files begin that Pillow knows and that are seldom cut off unnoticed: GIF, BMP, TIFF, WebP, PNM
 BEGINNINGS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF", b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")
 
@@ -37,7 +40,7 @@ def fingerprint(part: Opened, pixels: Tensor | None) -> Fingerprint:
         pixels: the part decoded, uint8 [N, C, H, W], where it is kept in memory.
 
     Raises:
-        UserError: files that are cut off or no images; up to ten are named.
+        BadFilesError: files that are cut off or no images.
     """
     digest = hashlib.sha256()
     paths = file_paths(part)
@@ -85,22 +88,39 @@ def file_paths(part: Opened) -> list[tuple[str, str]] | None:
     return [(shown(os.path.relpath(entry[0], root)), entry[0]) for entry in samples]  # torchvision's ImageFolder
 
 
+def check_files(parts: Mapping[str, Opened]) -> None:
+    """Raise BadFilesError with the image files of all parts that are cut off, are no images or cannot be opened."""
+    problems = []
+    for part in parts.values():
+        paths = file_paths(part)
+        if paths is not None and not getattr(part.source, "files", None):
+            try:
+                file_contents(paths, images=True)
+            except BadFilesError as error:
+                problems += error.problems
+    if problems:
+        raise BadFilesError(problems)
+
+
 def file_contents(paths: Sequence[tuple[str, str]], images: bool) -> str:
     """SHA-256 of names and contents. Computed once: found again by path, size and times, in the user's cache.
 
     Args:
-        images: the files are images, and those that are none, or cut off, raise UserError.
+        images: the files are images, and those that are none, or cut off, raise BadFilesError.
     """
-    known = hashlib.sha256()
+    known, gone = hashlib.sha256(), []
     for name, path in paths:
         try:
             status = os.stat(path)
         except OSError as error:
-            raise UserError(f"{shown(path)} cannot be read: {error.strerror}.") from error
+            gone.append(f"{shown(path)} cannot be read: {error.strerror}.")
+            continue
         key = (name, shown(os.path.abspath(path)), status.st_size, status.st_mtime_ns, status.st_ctime_ns, images)
         known.update(repr(key).encode())
+    if gone:
+        raise BadFilesError(gone)
     place = cache.folder() / "fingerprints" / known.hexdigest()
-    found = _stored(place)
+    found = _COMPUTED.get(known.hexdigest()) or _stored(place)
     if found is not None:
         return found
     digest, bad = hashlib.sha256(), []
@@ -108,10 +128,9 @@ def file_contents(paths: Sequence[tuple[str, str]], images: bool) -> str:
         digest.update(f"{name}\n{content}\n".encode())
         if problem:
             bad.append(problem)
-            if len(bad) == BAD_SHOWN:
-                break
     if bad:
-        raise UserError("\n".join(bad))
+        raise BadFilesError(bad)
+    _COMPUTED[known.hexdigest()] = digest.hexdigest()
     _store(place, digest.hexdigest())
     return digest.hexdigest()
 
@@ -128,7 +147,7 @@ def _hashed(paths: Sequence[str], images: bool) -> Iterator[tuple[str, str]]:
                     digest.update(block)
                     block = b"" if images else file.read(BLOCK)
         except OSError as error:
-            raise UserError(f"{shown(path)} cannot be read: {error.strerror}.") from error
+            return "", f"{shown(path)} cannot be read: {error.strerror}."
         return digest.hexdigest(), "" if not images or _looks_whole(content) else _problem(content, shown(path))
 
     with ThreadPoolExecutor(num_cores()) as pool:
@@ -141,7 +160,8 @@ def _looks_whole(content: bytes) -> bool:
     if content[:2] == b"\xff\xd8":
         return b"\xff\xd9" in content[-64:]
     if content[:8] == b"\x89PNG\r\n\x1a\n":
-        return b"IEND" in content[-64:]
+        pixels = int.from_bytes(content[16:20], "big") * int.from_bytes(content[20:24], "big")
+        return b"IEND" in content[-64:] and 0 < pixels < MOST_PIXELS
     return content.startswith(BEGINNINGS)
 
 
@@ -155,10 +175,10 @@ def _problem(content: bytes, where: str) -> str:
 
 def _stored(place: Path) -> str | None:
     try:
-        text = place.read_text()
-    except OSError:
+        text = place.read_text(encoding="ascii")
+    except (OSError, ValueError):
         return None
-    return text if len(text) == 64 else None
+    return text if re.fullmatch("[0-9a-f]{64}", text) else None
 
 
 def _store(place: Path, text: str) -> None:

@@ -17,13 +17,14 @@ def image_folder(
     root: str,
     part: Literal["train", "val", "test"] = "train",
     optional: bool = False,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str | int] | None = None,
     allow_empty_classes: bool = False,
 ) -> ImageFiles | None:
     """The images of one part of ROOT/<part>/<class>/…, or of ROOT/<class>/… as "train"; None if optional and not there.
 
-    Files whose names begin with a dot and files that are no images by their extension (upper or lower case) are left
-    out and counted in the log. Samples are ordered by class, then by name.
+    A folder ROOT/train that holds images, and no folders, is a class like any other. Files whose names begin with a dot
+    and files that are no images by their extension (upper or lower case) are left out and counted in the log. Samples are
+    ordered by class, then by name.
 
     Args:
         root: folder.
@@ -36,19 +37,24 @@ def image_folder(
         UserError: a folder is missing, has no images, or lies at another level than it should; names it.
     """
     if not os.path.isdir(root):
-        raise UserError(
-            f"data.root={shown(root)}: there is no such folder. Give data.root=FOLDER with a folder a class in it."
-        )
-    folder = next((f for f in (os.path.join(root, n) for n in PART_NAMES[part]) if os.path.isdir(f)), None)
+        what = "this is no folder" if os.path.exists(root) else "there is no such folder"
+        raise UserError(f"data.root={shown(root)}: {what}. Give data.root=FOLDER with a folder a class in it.")
+    try:
+        folder = _part_folder(root, part)
+        found, left_out = ({}, {}) if folder is None else _classes(folder)
+    except OSError as error:
+        raise UserError(f"{shown(error.filename or root)} cannot be read: {error.strerror}.") from error
+    given = None if classes is None else [str(name) for name in classes]
     if folder is None:
-        if part == "train":
-            folder = root
-        elif optional:
+        if optional:
             return None
-        else:
-            raise UserError(f"{shown(root)} has no folder {part}/ with a folder a class in it.")
-    found, left_out = _classes(folder)
-    names = _chosen(sorted(found, key=natural), classes, folder, allow_empty_classes)
+        raise UserError(f"{shown(root)} has no folder {part}/ with a folder a class in it.")
+    if part != "train" and not found:
+        raise UserError(
+            f"{shown(folder)} has no folders in it: one a class is wanted. Without labels it cannot be scored: to leave it "
+            f"out set data.{part}=null."
+        )
+    names = _chosen(sorted(found, key=natural), given, folder, allow_empty_classes)
     for name in names:
         if not found.get(name) and not allow_empty_classes:
             raise UserError(
@@ -62,6 +68,35 @@ def image_folder(
     paths = [os.path.join(name, path) for name in names for path in found.get(name, ())]
     labels = [label for label, name in enumerate(names) for _ in found.get(name, ())]
     return ImageFiles(folder, paths, labels, [shown(name) for name in names])
+
+
+def _part_folder(root: str, part: str) -> str | None:
+    """The folder that holds the class folders of a part; None where there is none."""
+    named = {
+        name: next((path for path in (os.path.join(root, alias) for alias in aliases) if os.path.isdir(path)), None)
+        for name, aliases in PART_NAMES.items()
+    }
+    if named["train"] is not None and not _is_class(named["train"]):
+        return named[part]
+    parts = [path for path in named.values() if path is not None and not _is_class(path)]
+    if parts:
+        raise UserError(
+            f"{shown(root)} has {shown(os.path.basename(parts[0]))}/ with folders in it, but no such train/ beside it: put "
+            f"the class folders to learn from into {shown(os.path.join(root, 'train'))}."
+        )
+    return root if part == "train" else None
+
+
+def _is_class(folder: str) -> bool:
+    """Whether images, and no folders, lie in a folder."""
+    images = False
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith("."):
+                if os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():
+                    return False
+                images = images or is_image(entry.name)
+    return images
 
 
 def _classes(folder: str) -> tuple[dict[str, list[str]], dict[str, tuple[int, str]]]:
@@ -83,7 +118,7 @@ def _classes(folder: str) -> tuple[dict[str, list[str]], dict[str, tuple[int, st
 
 def _images(folder: str, below: str, left_out: dict[str, tuple[int, str]], seen: set[tuple[int, int]]) -> list[str]:
     """Images in a folder and the folders in it; one that a link leads to twice is read once."""
-    status = os.stat(folder)
+    status = os.stat(folder)  # the same by way of a link
     if (status.st_dev, status.st_ino) in seen:
         return []
     seen.add((status.st_dev, status.st_ino))
@@ -92,7 +127,7 @@ def _images(folder: str, below: str, left_out: dict[str, tuple[int, str]], seen:
         for entry in entries:
             if entry.name.startswith("."):
                 _count(left_out, "hidden", entry.path)
-            elif entry.is_dir():
+            elif os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir():  # of a loop of links it is False
                 paths += _images(entry.path, os.path.join(below, entry.name), left_out, seen)
             elif is_image(entry.name):
                 paths.append(os.path.join(below, entry.name))
@@ -106,7 +141,7 @@ def _count(left_out: dict[str, tuple[int, str]], kind: str, path: str) -> None:
     left_out[kind] = count + 1, example
 
 
-def _chosen(names: list[str], classes: Sequence[str] | None, folder: str, allow_empty: bool) -> list[str]:
+def _chosen(names: list[str], classes: list[str] | None, folder: str, allow_empty: bool) -> list[str]:
     """The class folders in label order."""
     if classes is None:
         if not names:
@@ -123,7 +158,7 @@ def _chosen(names: list[str], classes: Sequence[str] | None, folder: str, allow_
                 if some
             )
         )
-    return list(classes)
+    return classes
 
 
 def _check_level(folder: str, found: dict[str, list[str]]) -> None:

@@ -78,7 +78,7 @@ class ImageData:
         transforms: Sequence[Callable[[Any], Any]] | None = None,
         augment: Sequence[Augmentation | Mixture] | None = None,
         collate_fn: Collate | None = None,
-        class_names: Sequence[str] | None = None,
+        class_names: Sequence[str | int] | None = None,
         root: str | None = None,
         in_memory: bool | Literal["auto"] = "auto",
         memory_share: float = 0.25,

@@ -34,7 +34,7 @@ def image_arrays(
     labels: str,
     images_key: str = "images",
     labels_key: str = "labels",
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str | int] | None = None,
 ) -> MappedArrays:
     """Images and labels in numpy files.
 
@@ -46,35 +46,57 @@ def image_arrays(
     Raises:
         UserError: names the file and what is wrong with it.
     """
-    data, targets = load_array(images, images_key), load_array(labels, labels_key)
-    if data.dtype != np.uint8 or data.ndim not in (3, 4):
+    data, targets = load_array(images, images_key, "images"), load_array(labels, labels_key, "labels")
+    if data.dtype != np.uint8 or data.ndim not in (3, 4) or not all(data.shape):
         raise UserError(
             f"{shown(images)} has {data.dtype} {list(data.shape)}; "
-            "images are uint8 [N, H, W], [N, H, W, C] or [N, C, H, W]."
+            "images are uint8 [N, H, W], [N, H, W, C] or [N, C, H, W], and there is one at least."
         )
     if targets.shape != (len(data),):
         raise UserError(
             f"{shown(labels)} has shape {list(targets.shape)}; one label for each of the {len(data)} images is wanted."
         )
-    return MappedArrays(data, np.array(targets), None if classes is None else list(classes), (images, images_key))
+    return MappedArrays(
+        data, np.array(targets), None if classes is None else [str(name) for name in classes], (images, images_key)
+    )
 
 
-def load_array(file: str, key: str) -> np.ndarray:
-    """The array of a .npy file or under a key of a .npz file: mapped, unless it is compressed."""
+def load_array(file: str, key: str, what: str = "images") -> np.ndarray:
+    """The array of a .npy file or under a key of a .npz file: mapped, unless it is compressed. Nothing is unpickled.
+
+    Args:
+        what: of the set it holds; `+data.train.<what>_key` names another key.
+    """
     try:
-        if not zipfile.is_zipfile(file):
+        with open(file, "rb") as opened:
+            beginning = opened.read(6)
+        if beginning == b"\x93NUMPY":
             return np.load(file, mmap_mode="c", allow_pickle=False)
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is cut off" if beginning.startswith(b"PK") else "it is neither .npy nor .npz")
         with zipfile.ZipFile(file) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
             if key not in names:
-                raise UserError(f"{shown(file)} has no array {key}; it has: {', '.join(names)}.")
+                raise UserError(
+                    f"{shown(file)} has no array {key}; it has: {', '.join(map(shown, names)) or 'none'}. Expected are "
+                    f"images and labels; where they have other names, +data.train.{what}_key=NAME (likewise data.test) "
+                    "says which."
+                )
             info = archive.getinfo(f"{key}.npy")
             if info.compress_type != zipfile.ZIP_STORED:
                 with archive.open(info) as member:
                     return np.lib.format.read_array(member, allow_pickle=False)
         return _inside(file, info)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{shown(file)} cannot be read as a numpy file: {error}") from error
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{shown(file)}: there is no such file. data.train.images, data.train.labels and so on say which; "
+            "without a test part: data.test=null."
+        ) from error
+    except UserError:
+        raise
+    except Exception as error:  # whatever numpy and zipfile say to a file that is damaged
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(f"{shown(file)} cannot be read as a numpy file: {reason}.") from error
 
 
 def _inside(file: str, info: zipfile.ZipInfo) -> np.ndarray:
@@ -88,5 +110,5 @@ def _inside(file: str, info: zipfile.ZipInfo) -> np.ndarray:
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(opened)
         if dtype.hasobject:
-            raise ValueError("it holds Python objects")
+            raise ValueError("it holds Python objects, which are not read")
         return np.memmap(file, dtype, "c", opened.tell(), shape, "F" if fortran else "C")

@@ -10,9 +10,10 @@ from torch import Tensor
 from torchlite.data import checks, placement
 from torchlite.data.augment import Augmentation
 from torchlite.data.decode import Opened, Source, check_size, open_source
-from torchlite.data.fingerprint import fingerprint, together
+from torchlite.data.fingerprint import check_files, fingerprint, together
 from torchlite.data.loader import Kept, PerSample, Reader
 from torchlite.data.order import Order, Sampling
+from torchlite.data.pixels import BadFilesError, SizesDifferError
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import InMemory, Loaded, Samples
 from torchlite.data.split import cut, described
@@ -24,13 +25,17 @@ Collate = Callable[[list[tuple[Tensor, int]]], tuple[Tensor, Tensor]]
 
 
 def opened(
-    sources: Mapping[str, Source | None], num_classes: int, channels: int, class_names: list[str] | None
+    sources: Mapping[str, Source | None],
+    num_classes: int,
+    channels: int,
+    class_names: list[str] | None,
+    names_of: str = "data.train",
 ) -> dict[str, Opened]:
-    """The parts that have a source, all with the class numbers of the first."""
+    """The parts that have a source, all with the class numbers of `class_names` (of the key `names_of`), else of the first."""
     parts: dict[str, Opened] = {}
     for name, source in sources.items():
         if source is not None:
-            parts[name] = open_source(source, f"data.{name}", num_classes, channels, class_names)
+            parts[name] = open_source(source, f"data.{name}", num_classes, channels, class_names, names_of)
             class_names = class_names or parts[name].class_names
     return parts
 
@@ -84,16 +89,28 @@ class Recipe:
     def kept(self, parts: Mapping[str, Opened], asked: bool | Literal["auto"], memory_share: float) -> dict[str, Kept]:
         """Every part decoded in memory, or nothing."""
         fits = {name: self.kept_fit(name) for name in parts}
+        changed_later = ("train",) if self.crop is not None or self.transforms else ()
         for name, part in parts.items():
             size = placement.kept_size(part, fits[name])
-            changed_later = name == "train" and (self.crop is not None or self.transforms)
-            if size is not None and self.collate is None and not changed_later:
+            if size is not None and self.collate is None and name not in changed_later:
                 check_size(size, self.image_size, part.name)
         if not placement.in_memory(asked, parts, fits, memory_share, self.device):
             return {}
         module = self.preprocess
         key = f"{module.resize} {module.crop}" if isinstance(module, Preprocess) else ""
-        return {name: placement.kept(part, fits[name], key if fits[name] else "") for name, part in parts.items()}
+        kept, problems = {}, []
+        for name, part in parts.items():
+            try:
+                kept[name] = placement.kept(part, fits[name], key if fits[name] else "")
+            except BadFilesError as error:  # damaged where a look at the ends does not show it
+                problems += error.problems
+            except SizesDifferError:  # which the few that were looked at did not show
+                if asked is True or (name not in changed_later and self.collate is None):
+                    raise
+                return {}
+        if problems:
+            raise BadFilesError(problems)
+        return kept
 
     def stream(self, name: str, source: Any, num_classes: int) -> Loaded:
         """The samples of a part that is a stream."""
@@ -158,7 +175,7 @@ def assembled(
     sources: Mapping[str, Source | None],
     recipe: Recipe,
     num_classes: int,
-    class_names: Sequence[str] | None,
+    class_names: Sequence[str | int] | None,
     in_memory: bool | Literal["auto"],
     memory_share: float,
     val_fraction: float,
@@ -168,8 +185,14 @@ def assembled(
     """The samples of all parts; arguments as for `ImageData`."""
     flowing = streams(sources, val_fraction, sampling, in_memory, recipe.collate)
     names = checks.class_names(class_names or getattr(flowing.get("train"), "classes", None), num_classes)
-    parts = opened({n: s for n, s in sources.items() if n not in flowing}, num_classes, recipe.channels, names)
-    names = parts["train"].class_names if "train" in parts else names
+    names_of = "data.class_names" if class_names else "data.train"
+    parts = opened(
+        {n: s for n, s in sources.items() if n not in flowing}, num_classes, recipe.channels, names, names_of
+    )
+    if "train" in parts:
+        names = parts["train"].class_names
+        checks.every_class_has_samples(parts["train"].targets, names, num_classes)
+    check_files(parts)
     kept = recipe.kept(parts, in_memory, memory_share)
     prints = {name: fingerprint(part, kept[name].images if kept else None) for name, part in parts.items()}
     samples: dict[str, Samples] = {}

@@ -10,7 +10,8 @@ import glob
 import importlib.util
 import io
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,24 @@ from torch import Tensor
 from torchlite.errors import UserError
 
 ROWS_AT_ONCE = 4096  # images converted in one go, so that wide intermediate types stay small
+BAD_SHOWN = 10  # files that cannot be read, in one message
+UNPRINTED = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")  # what would end a line of a message, or move a cursor
 ORIENTATION = 0x0112  # the EXIF tag that says how a camera was held
+
+
+class BadFilesError(UserError):
+    """Files that cannot be read: a line for each of the first ten, and how many there are."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        lines = list(problems[:BAD_SHOWN])
+        if len(problems) > BAD_SHOWN:
+            lines.append(f"… and {len(problems) - BAD_SHOWN} more: {len(problems)} files cannot be read.")
+        super().__init__("\n".join(lines))
+        self.problems = list(problems)
+
+
+class SizesDifferError(UserError):
+    """Images that were to be kept in one tensor are of different sizes."""
 
 
 def read_file(path: str) -> Tensor:
@@ -53,13 +71,14 @@ def read(content: bytes, where: str) -> Tensor:
     except UnidentifiedImageError:
         reason = "it is empty" if not content else "it is no image that Pillow knows"
     except Exception as error:  # whatever a decoder says to bytes that are no image
-        reason = str(error) or type(error).__name__
+        reason = str(error).rstrip(".") or type(error).__name__
     raise UserError(f"{where} cannot be read as an image: {reason}. Replace it or take it out.")
 
 
 def shown(path: str) -> str:
-    """A path as it can be printed, whatever bytes it is made of."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """A path, or another name, as it can be printed in one line, whatever bytes it is made of."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 @functools.cache
@@ -136,7 +155,7 @@ def to_tensor(image: Any, channels: int, where: str) -> Tensor:
             f"{where} is {dtype(image)}; images must be uint8, 0..255. "
             "Leave out transforms that scale or normalize: data.preprocess does."
         )
-    if image.ndim not in (2, 3):
+    if image.ndim not in (2, 3) or 0 in image.shape:
         raise UserError(f"{where} has shape {list(image.shape)}; an image is [H, W], [H, W, C] or [C, H, W].")
     return to_channels(channels_first(as_tensor(image)[None]), channels, where)[0]
 

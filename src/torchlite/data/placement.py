@@ -1,5 +1,6 @@
 """Whether a set is kept in memory, and how it gets there."""
 
+import contextlib
 import hashlib
 import logging
 import math
@@ -15,6 +16,7 @@ from torchlite.data.decode import Opened, gather
 from torchlite.data.fingerprint import file_contents, file_paths
 from torchlite.data.loader import Kept
 from torchlite.data.memory import available
+from torchlite.data.pixels import SizesDifferError
 from torchlite.errors import UserError
 
 log = logging.getLogger("torchlite")
@@ -86,8 +88,15 @@ def kept(part: Opened, fit: Fit | None, fit_key: str) -> Kept:
     content = file_contents(paths, images=True)
     key = hashlib.sha256(f"{FORMAT} {content} {shape} {fit_key}".encode()).hexdigest()
     path = cache.folder() / "decoded" / key
+    differ = path.with_suffix(".differ")  # what an earlier run found out, decoding perhaps all of them
     try:
+        if differ.exists():
+            raise SizesDifferError(differ.read_text(encoding="utf-8", errors="replace"))
         return Kept(cache.mapped(_made(path, part, fit, shape), shape), path)
+    except SizesDifferError as error:
+        with contextlib.suppress(OSError):
+            differ.write_text(str(error), encoding="utf-8")
+        raise
     except OSError as error:
         log.warning(f"{part.name}: decoded again in every run, since {path.parent} cannot hold it: {error}")
         return Kept(gather(part, fit))

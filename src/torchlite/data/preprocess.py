@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from torchlite.errors import UserError
 
+LONGEST = 32  # times as long as wide: images up to that are resized whole
+
 
 class Preprocess(nn.Module):
     """Pixels 0..255 brought to one size, scaled to 0..1 and, last, normalized: (pixels / 255 - mean) / std by channel.
@@ -65,10 +67,19 @@ class Preprocess(nn.Module):
         if self.resize is None and self.crop is None:
             return images
         batch = images if images.ndim == 4 else images[None]
-        batch = self._resized(batch)
+        batch = self._resized(self._middle(batch))
         if self.crop is not None:
             batch = _center(batch, self.crop[0], self.crop[1])
         return batch if images.ndim == 4 else batch[0]
+
+    def _middle(self, images: Tensor) -> Tensor:
+        """Of images far longer than wide, the middle that the crop can see: resized whole they would fill the memory."""
+        height, width = images.shape[2:]
+        if self.crop is None or not isinstance(self.resize, int) or max(height, width) <= LONGEST * min(height, width):
+            return images
+        keep = math.ceil((max(self.crop) + 8) * min(height, width) / self.resize) + 8  # more than the filter reaches
+        keep += (max(height, width) - keep) % 4  # so that both middles, rounded to even numbers, are one
+        return _center(images, min(height, keep), min(width, keep))
 
     def normalize(self, images: Tensor) -> Tensor:
         """Normalized float32 of images of the final size: the second half, and all of it that training shares."""

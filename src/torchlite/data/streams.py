@@ -1,7 +1,7 @@
 """Sets that can only be read from front to back: iterable data sets that state how many samples an epoch has."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ FIRST_ITEMS = 100  # of a stream that is not made of files, for its fingerprint
 
 
 class Stream(Protocol):
-    """An iterable data set: it yields (image, label) as a `Source` holds them.
+    """An iterable data set: it yields (image, label) as a `Source` holds them, perhaps with a text that messages name it by.
 
     Every loader worker reads all of it and decodes its own batches only, so it must not split itself by worker; bytes
     of image files are best, since a worker that skips them decodes nothing. Attributes used where they exist:
@@ -54,6 +54,8 @@ class StreamReader:
     def __init__(self, source: Any, name: str, per_sample: PerSample, num_classes: int) -> None:
         count = getattr(source, "samples_per_epoch", None)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            if count is not None:
+                raise UserError(f"{name}: samples_per_epoch is {count!r}; it is a whole number above 0.")
             raise UserError(
                 f"{name} is a stream ({type(source).__name__}): give it an attribute samples_per_epoch, "
                 "a whole number above 0, or make it map-style, with __len__ and __getitem__."
@@ -64,7 +66,7 @@ class StreamReader:
         self.num_classes = num_classes
         self.targets = np.zeros(count, dtype=np.int64)  # not known before they are read
         self._epoch: int | None = None
-        self._items: Iterator[tuple[Any, Any]] | None = None
+        self._items: Iterator[Sequence[Any]] | None = None
         self._place = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,11 +93,11 @@ class StreamReader:
         found = {place: self._item(epoch, place) for place in sorted(keys.tolist())}
         made = list(self.per_sample.apply(_Items(self, found), keys, epoch, keys))
         labels = [found[place][1] for place in keys.tolist()]
-        targets = label_rules.checked(labels, lambda index: f"sample {keys[index]}", self.name, self.num_classes)
+        targets = label_rules.checked(labels, lambda i: _called(keys[i], found[keys[i]]), self.name, self.num_classes)
         images = torch.stack(made) if made else torch.empty((0, self.per_sample.channels, 1, 1), dtype=torch.uint8)
         return images, targets
 
-    def _item(self, epoch: int, place: int) -> tuple[Any, Any]:
+    def _item(self, epoch: int, place: int) -> Sequence[Any]:
         """What stands at a place; what comes before is read and dropped."""
         if epoch != self._epoch or place < self._place or self._items is None:
             self._begin(epoch)
@@ -107,7 +109,7 @@ class StreamReader:
             if item is None:
                 raise UserError(
                     f"{self.name} ended after {self._place} samples; its samples_per_epoch says {len(self.targets)}. "
-                    "A stream must not split itself among loader workers."
+                    "Give as many as it has; a stream must not split itself among loader workers."
                 )
             if not isinstance(item, tuple | list) or len(item) < 2:
                 raise UserError(
@@ -115,7 +117,7 @@ class StreamReader:
                 )
             self._place += 1
             if self._place > place:
-                return item[0], item[1]
+                return item
 
     def _begin(self, epoch: int) -> None:
         seed = self.per_sample.seed
@@ -130,7 +132,7 @@ class StreamReader:
 class _Items:
     """Items of a stream that have been read, as images by place."""
 
-    def __init__(self, reader: StreamReader, found: dict[int, tuple[Any, Any]]) -> None:
+    def __init__(self, reader: StreamReader, found: dict[int, Sequence[Any]]) -> None:
         self.reader = reader
         self.found = found
 
@@ -138,8 +140,13 @@ class _Items:
         return len(self.found)
 
     def read(self, index: int) -> Tensor:
-        where = f"{self.reader.name}: sample {index}"
+        where = f"{self.reader.name}: {_called(index, self.found[index])}"
         return to_tensor(self.found[index][0], self.reader.per_sample.channels, where)
+
+
+def _called(place: int, item: Sequence[Any]) -> str:
+    """How a message names a sample."""
+    return f"sample {place}" + (f" ({item[2]})" if len(item) > 2 and isinstance(item[2], str) else "")
 
 
 def stream_fingerprint(reader: Any) -> Fingerprint:
@@ -151,7 +158,7 @@ def stream_fingerprint(reader: Any) -> Fingerprint:
     with own_seeds():
         count = min(FIRST_ITEMS, len(reader.targets))
         found = {place: reader._item(0, place) for place in range(count)}
-        for place, (_, label) in found.items():
-            digest.update(f"{label}\n".encode() + _Items(reader, found).read(place).contiguous().numpy().tobytes())
+        for place, item in found.items():
+            digest.update(f"{item[1]}\n".encode() + _Items(reader, found).read(place).contiguous().numpy().tobytes())
     reader._epoch = None
     return Fingerprint(digest.hexdigest(), f"first {count} items")

@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from torchlite.data.loader import Request
-from torchlite.errors import UserError
+from torchlite.errors import MachineError, UserError
 
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
 
-class WorkerDiedError(RuntimeError):
-    """A loader worker was killed."""
+class WorkerDiedError(MachineError):
+    """A loader worker was killed, or there is no more of what workers share."""
 
 
 class _Requests:
@@ -93,10 +93,11 @@ class Workers:
             raise
         except BaseException as error:
             self._kept = None
-            if not isinstance(error, RuntimeError) or "exited unexpectedly" not in str(error):
+            what = _what_gave_out(error)
+            if what is None:
                 raise
             # Without its frames, which hold the loader: workers are to end here, not when garbage is collected
-            raise WorkerDiedError(f"{str(error).splitlines()[0]}. {self._advice()}") from error.with_traceback(None)
+            raise WorkerDiedError(f"{what} {self._advice()}") from error.with_traceback(None)
         finally:
             self._busy = again
             answers = loader = None  # type: ignore[assignment]
@@ -120,10 +121,31 @@ class Workers:
     def _advice(self) -> str:
         free = f" ({shutil.disk_usage('/dev/shm').free >> 20} MB are free)" if os.path.isdir("/dev/shm") else ""
         return (
-            f"It was killed, most often because memory or shared memory, /dev/shm{free}, ran out. Use fewer workers "
+            f"Most often memory or shared memory, /dev/shm{free}, ran out: use fewer workers "
             f"(data.num_workers={self.num_workers // 2}), a smaller data.batch_size, or more shared memory "
-            "(docker run --shm-size=8g). The last checkpoint is whole: continue with resume=RUN_DIRECTORY."
+            "(docker run --shm-size=8g)."
         )
+
+
+def _what_gave_out(error: BaseException) -> str | None:
+    """What happened to a worker, in a sentence; None where the error is of the code it ran."""
+    text = str(error)
+    if not isinstance(error, RuntimeError | OSError | EOFError):
+        return None
+    if "exited unexpectedly" in text:
+        return f"{text.splitlines()[0]}: it was killed."
+    if not isinstance(error, RuntimeError) and "in DataLoader worker process" not in text:
+        return f"A loader worker has gone while it handed over its batch ({type(error).__name__}): it was killed."
+    for sign in (
+        "shared memory",
+        "unable to mmap",
+        "unable to resize",
+        "Cannot allocate memory",
+        "Too many open files",
+    ):
+        if sign in text:
+            return f"A loader worker could not hand over its batch ({sign})."
+    return None
 
 
 def _as_it_is(answer: Any) -> Any:
