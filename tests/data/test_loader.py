@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,23 @@ def test_the_way_workers_start_changes_no_bit(
     alone = data(root, num_workers=0, in_memory=False, val_fraction=0)
     started = data(root, num_workers=num_workers, start_method=start_method, in_memory=kept, val_fraction=0)
     assert digest(started) == digest(alone)
+
+
+@pytest.mark.parametrize("val_fraction", [0, 0.25])
+def test_labels_stay_when_a_reader_is_handed_to_a_worker(folder: MakeFolder, val_fraction: float) -> None:
+    """Pickling for a worker moves tensors to shared memory and frees where they were; no array may look there."""
+    made = data(folder(sizes=ONE_SIZE), num_workers=1, in_memory=False, val_fraction=val_fraction)
+    samples = made.train.samples
+    assert isinstance(samples, Loaded)
+    reader = samples.reader
+    tensors = [held for held in vars(reader.images).values() if isinstance(held, Tensor)]
+    arrays = [held for held in vars(reader).values() if isinstance(held, np.ndarray)]
+    assert tensors and len(arrays) == (2 if val_fraction else 1)
+    assert not any(np.shares_memory(array, tensor.numpy()) for array in arrays for tensor in tensors)
+    before = samples.targets.tolist()
+    ForkingPickler.dumps(reader)
+    churn = [torch.arange(number) for number in range(1000)]
+    assert samples.targets.tolist() == before and len(churn) == 1000
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -141,7 +141,9 @@ def test_jobs_at_a_time_have_gpus_and_cores_of_their_own(
     monkeypatch.setattr(local, "visible_gpus", lambda: ["3", "5"])
     monkeypatch.setattr(local, "num_cores", lambda: 8)
     words = ["-m", *BASE, "name=s", "hydra/launcher=local", "+callbacks.told._target_=tests.strangers.Environment"]
-    done = typed(*words, "seed=0,1")
+    done = typed(
+        *words, "seed=0,1", "data.in_memory=false", "data.num_workers=1"
+    )  # loader workers are children of jobs
     assert done.code == 0, done.text
     told = sorted((path / "environment.txt").read_text() for path in jobs(tmp_path).values())
     assert told == ["3 4", "5 4"]
@@ -171,6 +173,7 @@ def test_threads_are_what_they_were_when_the_sweep_began(typed: Typed, tmp_path:
     facts = json.loads((tmp_path / "outputs" / "s" / "sweep.json").read_text())
     facts["num_threads"] = 2
     (tmp_path / "outputs" / "s" / "sweep.json").write_text(json.dumps(facts))
-    assert typed(*words, "seed=0,1", "hydra/launcher=local").code == 0
+    done = typed(*words, "seed=0,1", "hydra/launcher=local", "hydra.launcher.num_jobs=9")
+    assert done.code == 0 and "warning: each job computes with 2 threads" in done.stdout
     chosen = [json.loads((path / "run.json").read_text())["choices"]["num_threads"] for path in jobs(tmp_path).values()]
     assert sorted(chosen) == [1, 2]

@@ -154,7 +154,9 @@ class Recipe:
             seeded=others or drawn or bool(transforms),
         )
         targets = part.targets if rows is None else part.targets[rows]
-        reader = Reader(kept or part, None if rows is None else rows.numpy(), targets.numpy(), per_sample, self.collate)
+        # Copies: a tensor that is handed to a worker moves to shared memory, and an array over it would read what was freed
+        numbers = None if rows is None else rows.numpy().copy()
+        reader = Reader(kept or part, numbers, targets.numpy().copy(), per_sample, self.collate)
         reader.try_one()
         return self._loaded(reader, name)
 

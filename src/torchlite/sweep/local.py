@@ -250,6 +250,7 @@ def _job(composed: Composed, environment: dict[str, str], output: Path) -> None:
     for number in EXIT_CODES:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     _end_with_parent()
+    multiprocessing.set_start_method(None, force=True)  # of loader workers: as in a run that is typed alone
     os.environ.clear()
     os.environ.update(environment)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from torchlite import config
 from torchlite.config import Composed
+from torchlite.data.memory import num_cores
 from torchlite.errors import UserError
 from torchlite.naming import run_name
 from torchlite.record import FINISHED, read_result
@@ -208,6 +209,15 @@ def show(jobs: Sequence[Job], directory: Path, at_a_time: int, console: Console)
             console.print(
                 f"warning: the disk holds {free / 1e9:.1f} GB, the jobs need {size / 1e9:.1f}", soft_wrap=True
             )
+    elif any(job.state != FINISHED for job in jobs):
+        console.print("no earlier run of this shape tells what time and disk they will take")
+    asked = jobs[0].composed.num_threads or 1
+    if at_a_time > 1 and asked * at_a_time > num_cores():
+        console.print(
+            f"warning: each job computes with {asked} threads, as when the sweep began, and {at_a_time} at a time are "
+            f"more than {num_cores()} cores; that is slower than one at a time",
+            soft_wrap=True,
+        )
     table = Table(box=None, pad_edge=False)
     for column in ("", "job", "state"):
         table.add_column(column, overflow="fold")

@@ -29,7 +29,7 @@ class Watcher:
     def __init__(self, jobs: Sequence[Job], console: Console, at_a_time: int) -> None:
         self.jobs, self.console, self.at_a_time = jobs, console, at_a_time
         self.numbers = {job.composed.identity: number for number, job in enumerate(jobs, 1)}
-        self.began: dict[str, float] = {}
+        self.began: dict[str, tuple[float, int]] = {}  # when a job was started here, and the epochs it had done
         self.took: list[float] = []  # seconds of the jobs that finished here
         self.live: Live | None = None
         self._drawn = 0.0
@@ -44,13 +44,13 @@ class Watcher:
             yield
 
     def started(self, job: Job) -> None:
-        self.began[job.composed.identity] = time.monotonic()
+        self.began[job.composed.identity] = time.monotonic(), latest(job.directory).get("epoch", 0)
         self._say(job, "started" if job.state == RUNNING else job.state)
 
     def ended(self, job: Job) -> None:
         """A failure shows at once, with its cause and where its log is."""
         began = self.began.get(job.composed.identity)
-        seconds = 0.0 if began is None else time.monotonic() - began
+        seconds = 0.0 if began is None else time.monotonic() - began[0]
         if job.state == FINISHED and began is not None:
             self.took.append(seconds)
         if job.state == FAILED:
@@ -77,12 +77,13 @@ class Watcher:
 
     def _title(self, running: int) -> str:
         ended = sum(job.state in (FINISHED, FAILED, STOPPED) for job in self.jobs)
-        left = len(self.jobs) - ended
+        left = [self._seconds_left(job) for job in self.jobs if job.state == RUNNING]
+        waiting = len(self.jobs) - ended - running
+        known = [seconds for seconds in left if seconds is not None]
         time_left = ""
-        if self.took and left:
-            time_left = (
-                f", about {duration(statistics.mean(self.took) * max(1, left - running / 2) / self.at_a_time)} left"
-            )
+        if len(known) == len(left) and (self.took or not waiting):
+            rest = waiting * statistics.mean(self.took) / self.at_a_time if waiting else 0.0
+            time_left = f", about {duration(rest + max(known, default=0.0))} left"
         return f"{ended} of {len(self.jobs)} jobs ended, {running} running{time_left}"
 
     def _progress(self, job: Job) -> tuple[str, str, str]:
@@ -92,9 +93,15 @@ class Watcher:
         monitor = job.composed.config["trainer"]["monitor"]
         done = line.get("epoch", 0)
         value = line.get(monitor)
-        spent = time.monotonic() - self.began[job.composed.identity]
-        left = duration(spent * (epochs - done) / done) if done else ""
-        return f"{done}/{epochs}", "" if value is None else f"{monitor} {value:.4f}", left
+        left = self._seconds_left(job)
+        said = "" if value is None else f"{monitor} {value:.4f}"
+        return f"{done}/{epochs}", said, "" if left is None else duration(left)
+
+    def _seconds_left(self, job: Job) -> float | None:
+        """By the epochs it did since it was started here."""
+        epochs, done = job.composed.config["trainer"]["max_epochs"], latest(job.directory).get("epoch", 0)
+        began, before = self.began[job.composed.identity]
+        return (time.monotonic() - began) * (epochs - done) / (done - before) if done > before else None
 
     def _head(self, job: Job) -> str:
         return f"[{self.numbers[job.composed.identity]}/{len(self.jobs)}] {job.label}:"
