@@ -26,7 +26,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from torchlite import mistakes
+from torchlite import mistakes, stopping
 from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
 from torchlite.naming import identity_of, run_name
 
@@ -198,8 +198,12 @@ def command(main: Callable[[], Any]) -> int:
     global _command
     _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:
-        sys.argv[1:] = for_each_job(sys.argv[1:])
-        main()
+        with stopping.at_once():
+            sys.argv[1:] = for_each_job(sys.argv[1:])
+            main()
+    except stopping.Stopped as stopped:  # before a run, or between two: a run says more
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return stopped.code
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # from composing: a run has dealt with its own
