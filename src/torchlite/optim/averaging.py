@@ -29,13 +29,14 @@ class WeightAverage:
         self.swa_start_epoch = swa_start_epoch
         # Tensor by tensor: torch's way of averaging many at once cannot take counters on CUDA
         self.averaged = AveragedModel(model, avg_fn=get_swa_avg_fn(), use_buffers=True)
+        self.num_averaged = 0
         self.name = "swa" if ema_decay is None else "ema"
         self._pairs = list(zip(_places(self.averaged.module), _places(model), strict=True))
 
     @property
     def module(self) -> nn.Module:
         """The network with averaged weights, or the model itself while nothing is averaged yet."""
-        return self.averaged.module if int(self.averaged.n_averaged) else self.model
+        return self.averaged.module if self.num_averaged else self.model
 
     @torch.no_grad()
     def after_update(self) -> None:
@@ -43,10 +44,9 @@ class WeightAverage:
             return
         averages: list[Tensor] = []
         currents: list[Tensor] = []
-        first = not int(self.averaged.n_averaged)
         for (own, name), (others, _) in self._pairs:
             average, current = own[name], others[name]
-            if first or not (average.is_floating_point() or average.is_complex()):
+            if not self.num_averaged or not (average.is_floating_point() or average.is_complex()):
                 average.copy_(current)
             else:
                 averages.append(average)
@@ -54,19 +54,21 @@ class WeightAverage:
         if averages:
             # AveragedModel.update_parameters sorts all tensors by type at each call, which takes longer than averaging them
             torch._foreach_lerp_(averages, currents, 1 - self.ema_decay)
-        self.averaged.n_averaged += 1
+        self.num_averaged += 1
 
     def after_epoch(self, epoch: int) -> None:
         """`epoch` is the one that has just ended, from 0."""
         if self.swa_start_epoch is not None and epoch >= self.swa_start_epoch:
             self.averaged.update_parameters(self.model)
+            self.num_averaged += 1
 
     def state_dict(self) -> dict[str, Any]:
-        return {"weights": self.averaged.module.state_dict(), "num_averaged": int(self.averaged.n_averaged)}
+        return {"weights": self.averaged.module.state_dict(), "num_averaged": self.num_averaged}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.averaged.module.load_state_dict(state["weights"])
-        self.averaged.n_averaged.fill_(state["num_averaged"])
+        self.averaged.n_averaged.fill_(state["num_averaged"])  # which a plain average counts by
+        self.num_averaged = state["num_averaged"]
 
 
 def _places(model: nn.Module) -> list[tuple[dict[str, Any], str]]:
