@@ -1,6 +1,7 @@
 """P01: signals that come while no update is at work: a run stops where it stands, and goes on from there."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -141,6 +142,16 @@ def test_the_first_words_are_in_run_json_alone_at_the_end(typed: Typed, tmp_path
     assert [path.name for path in the_run(tmp_path / "outputs").glob(".*")] == [".lock"]
 
 
+def test_a_signal_while_workers_read_the_test_set_leaves_none_behind(typed: Typed, tmp_path: Path) -> None:
+    words = [*BASE, "data.in_memory=false", "data.num_workers=2", "trainer.max_epochs=1", "data.eval_batch_size=100"]
+    with signal_at("torchlite.tasks.Classification.evaluation_step", signal.SIGTERM, call=5):  # 3 of val, 4 of test
+        done = typed(*words)
+    assert done.code == 143 and "Traceback" not in done.text, done.text
+    assert multiprocessing.active_children() == []
+    assert typed(*words, "resume=auto").code == 0
+    assert result(the_run(tmp_path / "outputs"))["status"] == "finished"
+
+
 def test_a_signal_while_the_result_is_written_waits(typed: Typed, tmp_path: Path) -> None:
     """The result is whole; the exit code says that there was a signal."""
     with signal_at("torchlite.record.write_json", signal.SIGTERM, call=4):  # words, result, run.json, result
@@ -162,10 +173,10 @@ def test_what_copes_with_faults_lets_a_stop_pass() -> None:
 
 
 STUCK = """
-import ctypes, sys
-class Stuck:
-    classes = None
-    def __len__(self):
+import ctypes
+from torchlite.callbacks import Callback
+class Stuck(Callback):
+    def on_batch_begin(self, trainer, batch):
         print("stuck", flush=True)
         mutex = ctypes.create_string_buffer(256)
         lock = ctypes.CDLL(None).pthread_mutex_lock
@@ -177,17 +188,18 @@ class Stuck:
 @pytest.mark.parametrize("numbers", [[signal.SIGINT] * 2, [signal.SIGTERM, signal.SIGINT], [signal.SIGUSR1] * 3])
 def test_two_signals_end_a_process_that_is_deep_outside_python(tmp_path: Path, numbers: list[signal.Signals]) -> None:
     (tmp_path / "stuck_of_mine.py").write_text(STUCK)
-    words = ["train.py", "data.train={_target_: stuck_of_mine.Stuck}", "model=mlp"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / words[0]), *words[1:]], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and any(line == "stuck\n" for line in process.stdout)
-    for number in numbers:
-        process.send_signal(number)
-        time.sleep(0.05)
-    sent = time.monotonic()
-    assert process.wait(timeout=30) == stopping.EXIT_CODES[numbers[0]]
-    assert time.monotonic() - sent < 5
+    words = [sys.executable, str(ROOT / "train.py"), "+callbacks.mine._target_=stuck_of_mine.Stuck", "model=mlp"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and any(line == "stuck\n" for line in process.stdout)
+            for number in numbers:
+                process.send_signal(number)
+                time.sleep(0.05)
+            sent = time.monotonic()
+            assert process.wait(timeout=30) == stopping.EXIT_CODES[numbers[0]]
+            assert time.monotonic() - sent < 5
+        finally:
+            process.kill()
 
 
 def test_a_childs_signals_are_its_own(tmp_path: Path) -> None:

@@ -220,17 +220,17 @@ def claim(outputs: Path, name: str, identity: str) -> Path:
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{identity}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 10_000):
+            directory = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
+            try:
+                directory.mkdir()  # atomic: one of two processes gets FileExistsError
+            except FileExistsError:
+                continue
+            return directory
     except OSError as error:
         raise UserError(
-            f"{parent} cannot be made: {error.strerror}. Runs are written to ./outputs; go to another folder."
+            f"{parent} cannot be written: {error.strerror}. Runs are written to ./outputs; go to another folder."
         ) from error
-    for attempt in range(1, 10_000):
-        directory = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
-            directory.mkdir()  # atomic: one of two processes gets FileExistsError
-        except FileExistsError:
-            continue
-        return directory
     raise UserError(f"{parent} already holds 10,000 runs of this second; move some away.")
 
 

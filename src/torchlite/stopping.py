@@ -130,9 +130,10 @@ def _second_ends() -> Iterator[None]:
     finally:
         if before == -1:
             signal.set_wakeup_fd(-1)
-        writing.close()  # which the thread takes for its end
+        writing.shutdown(socket.SHUT_WR)  # the thread's end; closing would not do, as forked children hold it open
         if before == -1:
             thread.join()
+        writing.close()
         reading.close()
 
 
