@@ -122,8 +122,8 @@ def state(directory: Path, file: Path | None, then: dict[str, Any]) -> dict[str,
         own = json.loads(saved["config"])
     except ValueError:
         own = None
-    # Where data lay may differ, and what it was is checked once it is read
-    differences = [line for line in _differences(then, own, "") if not line.startswith("data")]
+    # Where data lay may differ, and what it was is checked once it is read; a limit of the machine's may have been lifted
+    differences = [line for line in _differences(then, own, "") if not line.startswith(("data", "trainer.max_minutes"))]
     if differences:
         raise UserError(f"{shown} is the checkpoint of another run than {directory}: {'; '.join(differences[:3])}.")
     return saved
