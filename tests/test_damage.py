@@ -167,7 +167,8 @@ def test_a_disk_that_is_too_small_for_a_checkpoint_is_said_and_the_run_goes_on_l
     )
     run = the_run(tmp_path / "outputs")
     assert done.returncode == 1
-    assert f"resume={run}" in result(run)["failure"]["message"] and "make room" in done.stderr
+    assert f"resume={run.relative_to(tmp_path)}" in result(run)["failure"]["message"]
+    assert done.stderr == result(run)["failure"]["message"] + "\n" and "Make room" in done.stderr
     assert result(run)["status"] == "failed" and not list(run.rglob("*.partial"))
     assert typed(*words, "resume=auto").code == 0
     assert typed(*words[:-1], "name=straight").code == 0
@@ -185,7 +186,7 @@ def test_no_room_for_the_weights_for_use_is_said(typed: Typed, tmp_path: Path, m
         patched.setattr(safetensors.torch, "save_file", full)
         done = typed(*BASE)
     run = the_run(tmp_path / "outputs")
-    assert done.code == 1 and f"resume={run}" in done.stderr and not list(run.rglob("*.partial"))
+    assert done.code == 1 and f"resume={run.relative_to(tmp_path)}" in done.stderr and not list(run.rglob("*.partial"))
     done = typed(f"resume={run}")
     assert done.code == 0 and result(run)["status"] == "finished" and done.stdout.count("epoch ") == 1, done.text
 

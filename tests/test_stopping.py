@@ -99,31 +99,35 @@ def test_a_signal_before_there_is_a_run_leaves_nothing(
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
-@pytest.mark.parametrize(
-    ("place", "call", "finished"),
-    [
-        ("torchlite.config.plain", 2, 0),  # while the jobs are planned
-        ("torchlite.data.parts.open_source", 1, 0),
-        ("torchlite.data.parts.fingerprint", 3, 1),  # of the second job: the digits have two parts
-        ("torchlite.trainer.Trainer.evaluate", 1, 0),
-        ("torchlite.run.run", 2, 1),  # between two jobs
-    ],
-)
-def test_a_signal_anywhere_stops_a_sweep_that_then_goes_on(
-    typed: Typed, tmp_path: Path, place: str, call: int, finished: int, number: signal.Signals, code: int
+@pytest.mark.parametrize("place", ["torchlite.sweep.plan.compose_all", "torchlite.run.check"])
+def test_a_signal_before_a_sweeps_first_job_leaves_nothing(
+    typed: Typed, tmp_path: Path, place: str, number: signal.Signals, code: int
 ) -> None:
-    words = ["-m", *BASE, "trainer.max_epochs=1", "seed=0,1", "name=s"]
-    with signal_at(place, number, call):
-        done = typed(*words)
-    assert done.code == code, done.text
-    assert "Traceback" not in done.text and f"stopped: {number.name} received" in done.stderr
+    with signal_at(place, number):
+        done = typed("-m", *BASE, "seed=0,1", "name=s")
+    assert done.code == code and f"stopped: {number.name} received" in done.stderr, done.text
+    assert "Traceback" not in done.text and not list(tmp_path.rglob("result.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.parametrize("hook", ["__init__", "on_fit_begin", "on_fit_end"])
+def test_a_signal_stops_a_sweep_whose_jobs_are_not_in_the_loop(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str, number: signal.Signals, code: int
+) -> None:
+    words = ["-m", *BASE, "trainer.max_epochs=1", "seed=0,1,2", "name=s"]
+    words += [f"+callbacks.mine={{_target_:tests.strangers.SignalSweep,hook:{hook}}}"]
+    monkeypatch.setenv("SIGNAL", str(int(number)))
+    monkeypatch.setenv("SWEEP", str(os.getpid()))
+    done = typed(*words)
+    assert done.code == code and "the sweep was stopped" in done.stderr, done.text
+    assert "Traceback" not in done.text
     statuses = [json.loads(path.read_text())["status"] for path in (tmp_path / "outputs").rglob("result.json")]
-    assert statuses.count("finished") == finished and statuses.count("stopped") == len(statuses) - finished <= 1
+    assert 1 <= statuses.count("stopped") <= 2 and statuses.count("finished") <= 2, statuses
     done = typed(*words)
     assert done.code == 0, done.text
-    assert done.stdout.count("already finished, nothing to train") == finished
     statuses = [json.loads(path.read_text())["status"] for path in (tmp_path / "outputs").rglob("result.json")]
-    assert statuses == ["finished"] * 2
+    assert statuses == ["finished"] * 3
 
 
 def test_a_run_without_its_first_words_is_not_taken_for_the_defaults(typed: Typed, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchlite.errors import UserError
+from torchlite.errors import MachineError, UserError
 
 log = logging.getLogger("torchlite")
 
@@ -49,13 +49,10 @@ def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None
         raise _unwritten(path, aside, error) from error
 
 
-def _unwritten(path: Path, aside: Path, error: Exception) -> OSError:
+def _unwritten(path: Path, aside: Path, error: Exception) -> MachineError:
     with contextlib.suppress(OSError):
         aside.unlink(missing_ok=True)
-    return OSError(
-        f"could not write the checkpoint {path}: {error}. The one before is whole: make room, then go on with "
-        f"resume={path.parent.parent}"
-    )
+    return MachineError(f"could not write the checkpoint {path}: {error}. Make room.")
 
 
 def save_safetensors(path: Path, weights: dict[str, Tensor]) -> None:

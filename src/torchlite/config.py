@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes, stopping
-from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite.errors import FAULT, MISTAKE, UserError
 from torchlite.naming import identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -204,13 +204,10 @@ def command(main: Callable[[], Any]) -> int:
     except stopping.Stopped as stopped:  # before a run, or between two: a run says more
         print(f"stopped: {stopped}", file=sys.stderr)
         return stopped.code
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except Exception as error:  # from composing: a run has dealt with its own
         unreadable = isinstance(error, yaml.YAMLError | UnicodeDecodeError | RecursionError)
-        problems = [] if unreadable else explain(sys.argv[1:])
-        if unreadable:
-            problems = [f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"]
+        said = f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"
+        problems = [said] if unreadable else explain(sys.argv[1:])
         if not problems and not isinstance(error, UserError | HydraException | OmegaConfBaseException):
             traceback.print_exc()
             return FAULT

@@ -31,7 +31,7 @@ import yaml
 from rich.console import Console
 
 from torchlite import logs, provenance, stopping
-from torchlite.errors import UserError
+from torchlite.errors import MachineError, UserError
 from torchlite.naming import job_name
 from torchlite.stopping import Stopped
 
@@ -193,10 +193,7 @@ class Record:
         try:
             self._metrics.write(json.dumps(_without_nan(line)) + "\n")
         except OSError as error:
-            raise OSError(
-                f"could not write {self._metrics.name}: {error.strerror}. The last checkpoint is whole: make room, then go on "
-                f"with resume={self.directory}"
-            ) from error
+            raise MachineError(f"could not write {self._metrics.name}: {error.strerror}. Make room.") from error
 
     def sync(self) -> None:
         """Put the lines so far on disk, as a checkpoint that counts them is about to be."""

@@ -13,7 +13,7 @@ from torchlite import build, checkpoint, machine, randomness, record, resume, st
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
-from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, MachineError, UserError
+from torchlite.errors import DONE, FAULT, MISTAKE, MachineError, UserError
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Busy, Record
@@ -55,8 +55,6 @@ def attempt(composed: Composed) -> tuple[float | None, int]:
         how = "resume=auto" if composed.sweep_directory is None else "the same command"
         print(f"stopped: {stopped}; go on with {how}", file=sys.stderr)
         return None, stopped.code
-    except KeyboardInterrupt:
-        return None, INTERRUPTED
     except MachineError as error:  # its traceback is in train.log
         print(error, file=sys.stderr)
         return None, FAULT
@@ -93,9 +91,8 @@ def _run(composed: Composed) -> float | None:
             saved = resume.state(directory, file, facts["config"]) if facts is not None else None
         if saved:
             rec.seconds_before = saved["progress"]["seconds"] + saved["progress"]["epoch_seconds"]
-            checkpoint.save(
-                rec.checkpoint("last"), saved
-            )  # the run stands here now, also where an older file was named
+            # The run stands here now, also where an older file was named
+            checkpoint.save(rec.checkpoint("last"), saved)
         chosen = facts["choices"] if saved and facts else None
         with (
             resume.forgotten_if_refused(directory, forget=is_new),
