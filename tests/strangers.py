@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from typing import Any
 
 import torch
@@ -135,6 +136,26 @@ class Signal(Callback):
     def on_batch_end(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == int(os.environ.get("STOP_AT", "-1")):
             os.kill(os.getpid(), int(os.environ.get("SIGNAL", signal.SIGTERM)))
+
+
+class SignalSweep(Callback):
+    """The first of a sweep's jobs to come to `hook` sends the sweep the signal SIGNAL, and waits for what becomes of it."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        self.send("__init__")
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        self.send("on_fit_begin")
+
+    def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:
+        self.send("on_fit_end")
+
+    def send(self, where: str) -> None:
+        if where == self.hook and not os.path.exists("sent"):
+            with open("sent", "x", encoding="utf-8"):
+                os.kill(int(os.environ["SWEEP"]), int(os.environ["SIGNAL"]))
+            time.sleep(60)
 
 
 class Ids(Callback):

@@ -229,7 +229,7 @@ def test_an_unreadable_name_in_a_failure_is_recorded_all_the_same(tmp_path: Path
 def test_outputs_that_cannot_be_written_are_one_line(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "outputs").write_text("a file")
     done = typed("trainer=smoke")
-    assert done.code == 2 and "cannot be made" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.code == 2 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_a_closed_terminal_does_not_stop_a_run(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ so on. All hold tensors and plain types only and open with `torch.load(path, wei
 are ever opened.
 """
 
+import contextlib
 import logging
 import os
 import random
+import re
 import threading
 import zipfile
 from pathlib import Path
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchlite.errors import UserError
+from torchlite.errors import MachineError, UserError
 
 log = logging.getLogger("torchlite")
 
@@ -29,9 +31,9 @@ def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None
     torch.save stores a CRC-32 for every tensor and for the structure, which `load` checks. With `keep_previous` the old
     file stays beside it as `previous.pt`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.partial")  # one name per target, so a kill leaves one leftover, not many
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(aside, "wb") as file:
             torch.save(state, file)
             file.flush()
@@ -44,21 +46,27 @@ def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None
         os.replace(aside, path)
         _sync_directory(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        raise _unwritten(path, aside, error) from error
+
+
+def _unwritten(path: Path, aside: Path, error: Exception) -> MachineError:
+    with contextlib.suppress(OSError):
         aside.unlink(missing_ok=True)
-        raise OSError(
-            f"could not write the checkpoint {path}: {error}. The one before is whole: make room, then go on with "
-            f"resume={path.parent.parent}"
-        ) from error
+    return MachineError(f"could not write the checkpoint {path}: {error}. Make room.")
 
 
 def save_safetensors(path: Path, weights: dict[str, Tensor]) -> None:
     """Write weights alone, for use elsewhere; replaced in one step."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     aside = path.with_name(f".{path.name}.partial")
-    # safetensors refuses tensors that share memory, as tied weights do: each gets its own
-    save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, aside)
-    os.replace(aside, path)
+    try:
+        # safetensors refuses tensors that share memory, as tied weights do: each gets its own
+        save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, aside)
+        os.replace(aside, path)
+    except (OSError, SafetensorError) as error:
+        raise _unwritten(path, aside, error) from error
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -82,8 +90,14 @@ def load(path: Path) -> dict[str, Any]:
 
 def candidates(directory: Path) -> list[Path]:
     """The checkpoints of a run that hold everything to go on, newest first."""
-    numbered = sorted(directory.glob("epoch-*.pt"), reverse=True)
-    return [path for path in (directory / "last.pt", directory / "previous.pt", *numbered) if path.exists()]
+    own = (directory / "last.pt", directory / "previous.pt")
+    return [path for path in own if path.exists()] + numbered(directory)[::-1]
+
+
+def numbered(directory: Path) -> list[Path]:
+    """The checkpoints kept at the end of epochs, oldest first."""
+    found = {path: re.fullmatch(r"epoch-(\d+)\.pt", path.name) for path in directory.glob("epoch-*.pt")}
+    return sorted((path for path, match in found.items() if match), key=lambda path: int(found[path][1]))  # type: ignore[index]
 
 
 def newest(directory: Path) -> dict[str, Any] | None:
@@ -135,7 +149,7 @@ class Writer:
 
     def _drop_old(self, path: Path) -> None:
         if self.keep_epochs is not None and path.name.startswith("epoch-"):
-            for old in sorted(path.parent.glob("epoch-*.pt"))[: -self.keep_epochs]:
+            for old in numbered(path.parent)[: -self.keep_epochs]:
                 old.unlink()
 
     def wait(self) -> None:

@@ -26,8 +26,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from torchlite import mistakes
-from torchlite.errors import FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite import mistakes, stopping
+from torchlite.errors import FAULT, MISTAKE, UserError
 from torchlite.naming import identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -198,15 +198,16 @@ def command(main: Callable[[], Any]) -> int:
     global _command
     _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:
-        sys.argv[1:] = for_each_job(sys.argv[1:])
-        main()
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        with stopping.at_once():
+            sys.argv[1:] = for_each_job(sys.argv[1:])
+            main()
+    except stopping.Stopped as stopped:  # before a run, or between two: a run says more
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return stopped.code
     except Exception as error:  # from composing: a run has dealt with its own
         unreadable = isinstance(error, yaml.YAMLError | UnicodeDecodeError | RecursionError)
-        problems = [] if unreadable else explain(sys.argv[1:])
-        if unreadable:
-            problems = [f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"]
+        said = f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"
+        problems = [said] if unreadable else explain(sys.argv[1:])
         if not problems and not isinstance(error, UserError | HydraException | OmegaConfBaseException):
             traceback.print_exc()
             return FAULT

@@ -1,7 +1,7 @@
 """Where a run stands, and the state that a resumed run needs: all of it, so that the two are the same to the bit."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torchlite import checkpoint
@@ -59,46 +59,74 @@ def state(trainer: Any) -> dict[str, Any]:
     }
 
 
+STATE = (
+    *("model", "weights_are", "scores", "config", "classes", "split", "optimizer", "schedule", "scaler", "average"),
+    *("callbacks", "progress", "sums", "skipped", "micro_batch_size", "lr", "generators"),
+)
+COUNTERS = ("epoch", "batch", "update", "lines")
+
+
+def is_whole(saved: dict[str, Any]) -> bool:
+    """Whether what was read from a file is what `state` makes, and not something else that holds weights."""
+    progress = saved.get("progress")
+    if set(saved) != set(STATE) or not isinstance(progress, dict) or not isinstance(saved["config"], str):
+        return False
+    counters = [progress.get(name) for name in COUNTERS]
+    seconds = [progress.get(name) for name in ("seconds", "epoch_seconds")]
+    counted = all(type(count) is int and count >= 0 for count in counters)
+    return set(progress) == {f.name for f in fields(Progress)} and counted and all(type(s) is float for s in seconds)
+
+
 def restore(trainer: Any, saved: dict[str, Any]) -> None:
     """Put a trainer, freshly built from the same config, where `state` found it. Raises UserError for another model."""
     try:
         trainer.model.load_state_dict(saved["model"])
         trainer.optimizer.load_state_dict(saved["optimizer"])
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+        trainer.schedule.load_state_dict(saved["schedule"])
+        trainer.updater.scaler.load_state_dict(saved["scaler"])
+        if trainer.average is not None:
+            trainer.average.load_state_dict(saved["average"])
+        trainer.epoch_averages.load_state_dict(saved["sums"][0])
+        trainer.updater.averages.load_state_dict(saved["sums"][1])
+        checkpoint.restore_generators(saved["generators"])
+    except (RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"The checkpoint is of another model or optimizer than this config's: {reason}") from error
     trainer.optimizer._opt_called = (
         True  # or torch warns, at a cut before an epoch's end, that the schedule steps first
     )
-    trainer.schedule.load_state_dict(saved["schedule"])
-    trainer.updater.scaler.load_state_dict(saved["scaler"])
-    if trainer.average is not None:
-        trainer.average.load_state_dict(saved["average"])
     trainer.hooks.load_state_dict(saved["callbacks"])
     trainer.progress = Progress(**saved["progress"])
-    trainer.epoch_averages.load_state_dict(saved["sums"][0])
-    trainer.updater.averages.load_state_dict(saved["sums"][1])
     trainer.updater.skipped = saved["skipped"]
     if trainer.updater.halving:
         trainer.updater.micro_batch_size = saved["micro_batch_size"]
     trainer.lr = saved["lr"]
     _mend_best(trainer)
-    checkpoint.restore_generators(saved["generators"])
+    checkpoint.restore_generators(saved["generators"])  # whatever a callback drew
 
 
 def _mend_best(trainer: Any) -> None:
     """Make progress and best.pt agree: a kill may have come between last.pt, which is written first, and best.pt; and a run
     that went back to an older checkpoint has a best.pt from later on, which counts as long as nothing beats it.
     """
-    path = trainer.record.checkpoint("best")
+    path, progress = trainer.record.checkpoint("best"), trainer.progress
     try:
-        scores = checkpoint.load(path)["scores"]
+        scores = checkpoint.load(path).get("scores")
     except UserError:
-        scores = {}
-    best = trainer.progress.best
-    if scores and scores.get("update", -1) > trainer.progress.update and not trainer.deterministic:
-        trainer.progress.best = scores
-    elif best and best["update"] == trainer.progress.update and scores.get("update") != best["update"]:
+        scores = None
+    there = scores.get("update", -1) if isinstance(scores, dict) else -1
+    if there > progress.update:  # a deterministic run will come to it again
+        progress.best = progress.best if trainer.deterministic else scores
+        return
+    if not progress.best or there == progress.best["update"]:
+        return
+    if progress.best["update"] != progress.update:  # else it is these weights
+        log.warning(
+            f"{path} is missing or damaged, and with it the best weights so far, of update {progress.best['update']}: "
+            "the best is chosen anew from here on"
+        )
+        progress.best = dict(progress.last) if progress.last.get("update") == progress.update else {}
+    if progress.best:
         checkpoint.save(path, weights(trainer))
 
 

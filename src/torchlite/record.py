@@ -30,13 +30,14 @@ import filelock
 import yaml
 from rich.console import Console
 
-from torchlite import logs, provenance
-from torchlite.errors import UserError
+from torchlite import logs, provenance, stopping
+from torchlite.errors import MachineError, UserError
 from torchlite.naming import job_name
 from torchlite.stopping import Stopped
 
 log = logging.getLogger("torchlite")
 LOCK = ".lock"
+BEGUN = ".begun.json"  # what run.json will say of the words typed, until it is there: the data has to be read first
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
 
 
@@ -47,9 +48,10 @@ class Busy(UserError):
 class Record:
     """One run's directory, locked for as long as the run lives."""
 
-    def __init__(self, directory: Path, config: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, config: dict[str, Any], words: dict[str, Any] | None = None) -> None:
         self.directory = directory
         self.config = config
+        self.words = words or {}  # what run.json says of the words typed
         self.config_json = json.dumps(config)
         self.console = Console(highlight=False, soft_wrap=True)
         self.result: dict[str, Any] = {"status": RUNNING, "process": os.getpid(), "host": platform.node()}
@@ -65,6 +67,10 @@ class Record:
         except filelock.Timeout as error:
             process = read_result(self.directory).get("process", "unknown")
             raise Busy(f"{self.directory} is being written by process {process}; wait for it or stop it.") from error
+        except OSError as error:
+            raise UserError(
+                f"{self.directory} cannot be written ({error.strerror}), so nothing can run in it."
+            ) from error
         try:
             yield self
         finally:
@@ -81,34 +87,51 @@ class Record:
         kept = self._kept_lines(num_lines)
         if num_lines is None:
             self._clear()
+            write_json(self.directory / BEGUN, {**self.words, "config": self.config})
         metrics = self.directory / "metrics.jsonl"
         aside = metrics.with_name(".metrics.jsonl.partial")
         aside.write_text("".join(kept), encoding="utf-8")
         os.replace(aside, metrics)  # a kill leaves the old lines or the kept ones
         self._metrics = open(metrics, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
         self._write_result()
-        if num_lines is None:
-            self._describe_code()
         try:
             with logs.written(self.directory, self.console, self.result):
                 try:
+                    if num_lines is None:
+                        self._describe_code()
                     yield self
                     self.result["status"] = FINISHED
                 except BaseException as error:
-                    self._note_failure(error)
+                    with stopping.after_this():
+                        self._note_failure(error)
                     raise
                 finally:
-                    for name in ("process", "host"):
-                        self.result.pop(name)
-                    self.result["seconds"] = round(self.seconds_before + time.perf_counter() - started, 3)
-                    self._write_result()
+                    with stopping.after_this():
+                        self._note_end(started)
         finally:
-            self._metrics.close()
+            with contextlib.suppress(OSError):  # the rest of a line that found no room, which has been said
+                self._metrics.close()
+
+    def _note_end(self, started: float) -> None:
+        for name in ("process", "host"):
+            self.result.pop(name)
+        self.result["seconds"] = round(self.seconds_before + time.perf_counter() - started, 3)
+        try:
+            self._write_result()
+        except OSError as error:
+            if self.result["status"] == FINISHED:
+                raise
+            log.error(
+                f"{self.directory}/result.json cannot be written: {error.strerror}"
+            )  # what ended the run is worse
 
     def _kept_lines(self, num_lines: int | None) -> list[str]:
         if not num_lines:
             return []
-        lines = (self.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        try:
+            lines = (self.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        except (OSError, UnicodeDecodeError):
+            lines = []
         if len(lines) < num_lines:
             raise UserError(f"{self.directory}/metrics.jsonl has lost lines, so this run cannot go on; start it again.")
         return lines[:num_lines]
@@ -117,7 +140,7 @@ class Record:
         """Take away what an earlier attempt left that did not get far enough to go on from."""
         for name in ("tensorboard", "checkpoints", "modules"):
             shutil.rmtree(self.directory / name, ignore_errors=True)
-        for name in ("run.json", "config.yaml", "source.patch", "train.log"):
+        for name in (BEGUN, "run.json", "config.yaml", "source.patch", "train.log"):
             (self.directory / name).unlink(missing_ok=True)
 
     def _note_failure(self, error: BaseException) -> None:
@@ -129,7 +152,10 @@ class Record:
         self.result["failure"] = {"type": type(error).__name__, "message": str(error)}
         if not mistake:
             self.result["failure"]["traceback"] = traceback.format_exc()
-        with open(self.directory / "train.log", "a", encoding="utf-8", errors="backslashreplace") as file:
+        with (
+            contextlib.suppress(OSError),  # a full disk is what failed, maybe
+            open(self.directory / "train.log", "a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.write(f"{error}\n" if mistake else traceback.format_exc())
 
     # Writing
@@ -151,6 +177,7 @@ class Record:
             path.write_text(text, encoding="utf-8")
         self._code["modules"] = {name: where for name, (where, _) in own.items()}
         everything = {
+            **self.words,
             **facts,
             "config": self.config,
             "working_directory": os.getcwd(),
@@ -159,10 +186,14 @@ class Record:
             "hardware": provenance.hardware(),
         }
         write_json(self.directory / "run.json", everything)
+        (self.directory / BEGUN).unlink(missing_ok=True)
 
     def log(self, line: dict[str, float]) -> None:
         """Append a line to metrics.jsonl."""
-        self._metrics.write(json.dumps(_without_nan(line)) + "\n")
+        try:
+            self._metrics.write(json.dumps(_without_nan(line)) + "\n")
+        except OSError as error:
+            raise MachineError(f"could not write {self._metrics.name}: {error.strerror}. Make room.") from error
 
     def sync(self) -> None:
         """Put the lines so far on disk, as a checkpoint that counts them is about to be."""
@@ -186,17 +217,17 @@ def claim(outputs: Path, name: str, identity: str) -> Path:
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{identity}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 10_000):
+            directory = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
+            try:
+                directory.mkdir()  # atomic: one of two processes gets FileExistsError
+            except FileExistsError:
+                continue
+            return directory
     except OSError as error:
         raise UserError(
-            f"{parent} cannot be made: {error.strerror}. Runs are written to ./outputs; go to another folder."
+            f"{parent} cannot be written: {error.strerror}. Runs are written to ./outputs; go to another folder."
         ) from error
-    for attempt in range(1, 10_000):
-        directory = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
-            directory.mkdir()  # atomic: one of two processes gets FileExistsError
-        except FileExistsError:
-            continue
-        return directory
     raise UserError(f"{parent} already holds 10,000 runs of this second; move some away.")
 
 
@@ -228,6 +259,8 @@ def is_locked(directory: Path) -> bool:
         lock.acquire()
     except filelock.Timeout:
         return True
+    except OSError:  # nobody can write there
+        return False
     lock.release()
     return False
 
@@ -245,8 +278,12 @@ def write_json(path: Path, value: Any) -> None:
     """Replace `path` in one step, so that a reader never sees half a file."""
     aside = path.with_name(f".{path.name}.partial")
     text = json.dumps(_without_nan(value), indent=2, ensure_ascii=False) + "\n"
-    aside.write_text(text, encoding="utf-8", errors="backslashreplace")
-    os.replace(aside, path)
+    try:
+        aside.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _without_nan(value: Any) -> Any:

@@ -14,6 +14,7 @@ from torchlite import checkpoint, config, provenance, record
 from torchlite.config import Composed
 from torchlite.errors import MachineError, UserError
 from torchlite.naming import NOT_IDENTITY
+from torchlite.progress import is_whole
 
 log = logging.getLogger("torchlite")
 
@@ -54,12 +55,17 @@ def _newest(outputs: Path, identity: str) -> Path | None:
 
 
 def facts(directory: Path) -> dict[str, Any] | None:
-    """A run's run.json, or None when it did not get that far. Raises UserError for one that cannot be read."""
+    """A run's run.json, or what it noted before it had one, or None. Raises UserError for one that cannot be read."""
     path = directory / "run.json"
+    if not path.exists():
+        path = directory / record.BEGUN
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = {"choices": None, "code": None} if path.name == record.BEGUN else {}
+        found |= json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found["config"], dict):
+            raise TypeError("its config is none")
         return {name: found[name] for name in ("config", "options", "overrides", "name", "identity", "choices", "code")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}); start the run again without resume.") from error
@@ -97,11 +103,29 @@ def _differences(then: Any, now: Any, path: str) -> list[str]:
     return [] if then == now else [f"{path} was {json.dumps(then)}, is {json.dumps(now)}"]
 
 
-def state(directory: Path, file: Path | None) -> dict[str, Any] | None:
-    """What to go on from: the named checkpoint, or the newest whole one; None when the run has none yet."""
+def state(directory: Path, file: Path | None, then: dict[str, Any]) -> dict[str, Any] | None:
+    """What to go on from: the named checkpoint, or the newest whole one; None when the run has none yet.
+
+    Args:
+        then: the run's config, of its run.json.
+
+    Raises:
+        UserError: the checkpoint is no whole state, or another run's.
+    """
     saved = checkpoint.newest(directory / "checkpoints") if file is None else checkpoint.load(file)
-    if saved is not None and "progress" not in saved:
-        raise UserError(f"{file} holds weights alone, nothing to go on from; to start from them: model.weights={file}")
+    if saved is None:
+        return None
+    shown = file or f"{directory}/checkpoints/last.pt"
+    if not is_whole(saved):
+        raise UserError(f"{shown} holds weights but nothing to go on from; to start from them: model.weights={shown}")
+    try:
+        own = json.loads(saved["config"])
+    except ValueError:
+        own = None
+    # Where data lay may differ, and what it was is checked once it is read; a limit of the machine's may have been lifted
+    differences = [line for line in _differences(then, own, "") if not line.startswith(("data", "trainer.max_minutes"))]
+    if differences:
+        raise UserError(f"{shown} is the checkpoint of another run than {directory}: {'; '.join(differences[:3])}.")
     return saved
 
 

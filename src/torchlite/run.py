@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from torchlite import build, checkpoint, machine, randomness, record, resume
+from torchlite import build, checkpoint, machine, randomness, record, resume, stopping
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
-from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, MachineError, UserError
+from torchlite.errors import DONE, FAULT, MISTAKE, MachineError, UserError
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Busy, Record
@@ -44,17 +44,17 @@ def run(composed: Composed) -> float | None:
 def attempt(composed: Composed) -> tuple[float | None, int]:
     """The score of `run` and an exit code; what went wrong is said. Raises Busy when another process writes this run."""
     try:
-        return _run(composed), DONE
+        with stopping.at_once():
+            return _run(composed), DONE
     except Busy:
         raise
     except UserError as error:
         print(error, file=sys.stderr)
         return None, MISTAKE
     except Stopped as stopped:
-        print(f"stopped: {stopped}; go on with resume=auto", file=sys.stderr)
+        how = "resume=auto" if composed.sweep_directory is None else "the same command"
+        print(f"stopped: {stopped}; go on with {how}", file=sys.stderr)
         return None, stopped.code
-    except KeyboardInterrupt:
-        return None, INTERRUPTED
     except MachineError as error:  # its traceback is in train.log
         print(error, file=sys.stderr)
         return None, FAULT
@@ -70,6 +70,8 @@ def _run(composed: Composed) -> float | None:
     facts = None if directory is None else resume.facts(directory)
     if facts is not None:
         composed = resume.continued(composed, facts)
+    elif directory is not None and composed.identity not in directory.name:
+        raise UserError(f"{directory} was cut off before it wrote down what it is; start it again without resume.")
     trainer, task = check(composed)
     if composed.config["dry_run"]:
         words = " ".join(composed.overrides) or "the defaults"
@@ -77,7 +79,7 @@ def _run(composed: Composed) -> float | None:
     is_new = directory is None and composed.sweep_directory is None
     if directory is None:
         directory = claim(composed)
-    with Record(directory, composed.record).hold() as rec:
+    with Record(directory, composed.record, _words(composed)).hold() as rec:
         result = record.read_result(directory)
         if result.get("status") == record.FINISHED and isinstance(result.get("best"), dict):
             others = resume.what_is_not_the_same(directory, composed.config)
@@ -86,12 +88,11 @@ def _run(composed: Composed) -> float | None:
         saved = None
         if composed.sweep_directory is None or result.get("status") != record.FAILED:  # a sweep runs its failures anew
             facts = resume.facts(directory)
-            saved = resume.state(directory, file) if facts is not None else None
+            saved = resume.state(directory, file, facts["config"]) if facts is not None else None
         if saved:
             rec.seconds_before = saved["progress"]["seconds"] + saved["progress"]["epoch_seconds"]
-            checkpoint.save(
-                rec.checkpoint("last"), saved
-            )  # the run stands here now, also where an older file was named
+            # The run stands here now, also where an older file was named
+            checkpoint.save(rec.checkpoint("last"), saved)
         chosen = facts["choices"] if saved and facts else None
         with (
             resume.forgotten_if_refused(directory, forget=is_new),
@@ -259,14 +260,20 @@ def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     return best.get(trainer.monitor, math.nan)
 
 
-def _facts(composed: Composed, data: Any, choices: dict[str, Any]) -> dict[str, Any]:
-    """What run.json says of this run besides what the record finds out by itself."""
+def _words(composed: Composed) -> dict[str, Any]:
+    """What run.json says of the words typed."""
     return {
         "name": composed.name,
         "identity": composed.identity,
         "options": composed.choices,
         "overrides": list(composed.overrides),
         "command": composed.command,
+    }
+
+
+def _facts(composed: Composed, data: Any, choices: dict[str, Any]) -> dict[str, Any]:
+    """What it says of what became of them, besides what the record finds out by itself."""
+    return {
         "choices": choices,
         "data": {
             "fingerprint": data.fingerprint,

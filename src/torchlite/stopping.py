@@ -1,8 +1,11 @@
-"""Stopping on request: signals and a time limit end the run after the update at hand, with a checkpoint."""
+"""Stopping on request. In the loop a signal or a time limit ends the run after the update at hand, with a checkpoint; anywhere
+else, as while data is read or the test set scored, a signal ends it where it stands.
+"""
 
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,48 +14,145 @@ from types import FrameType
 from torchlite.errors import INTERRUPTED, TERMINATED, WAITING
 
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGUSR1: WAITING}
+PATIENCE = 2.0  # seconds that a run has left after a second signal
 
 
-class Stopped(Exception):
-    """The run ended on request and can be resumed; `code` is the process's exit code."""
+class Stopped(BaseException):
+    """The run ended on request and can be resumed; `code` is the process's exit code.
+
+    No `Exception`, as KeyboardInterrupt is none: what copes with faults, such as an image that cannot be read, lets it pass.
+    """
 
     def __init__(self, reason: str, code: int) -> None:
         super().__init__(reason)
         self.code = code
 
 
+class _First:
+    """A handler that notes the first signal, and raises Stopped where the program then is if it is to end at once."""
+
+    def __init__(self, at_once: bool) -> None:
+        self.at_once = at_once
+        self.signal: signal.Signals | None = None
+        self.is_ending = False  # for a signal that came before this was installed
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        # Those after the first are for `_second_ends`: what is being written at the end is not to be cut off again
+        if self.signal is None and not self.is_ending:
+            self.signal = signal.Signals(number)
+            if self.at_once:
+                raise self.stopped()
+
+    def stopped(self) -> Stopped:
+        assert self.signal is not None
+        return Stopped(f"{self.signal.name} received", EXIT_CODES[self.signal])
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Be asked first while this holds; only a main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self) for number in EXIT_CODES}
+        outer = [handler for handler in before.values() if isinstance(handler, _First)]
+        self.is_ending = any(handler.signal or handler.is_ending for handler in outer)
+        try:
+            yield
+        finally:
+            for handler in outer:
+                handler.signal = handler.signal or self.signal
+            for number, before_this in before.items():
+                signal.signal(number, before_this)
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """While this holds, SIGINT, SIGTERM and SIGUSR1 raise Stopped, and a second one ends the process within seconds."""
+    with _second_ends(), _First(at_once=True).installed():
+        yield
+
+
+@contextlib.contextmanager
+def after_this() -> Iterator[None]:
+    """Signals wait until this ends, and raise Stopped then; for what must not be cut in two."""
+    first = _First(at_once=False)
+    with first.installed():
+        yield
+    if first.signal is not None:
+        raise first.stopped()
+
+
 class StopRequest:
-    """Whether the run is to stop: a signal came, or its time is up. A second signal ends the process at once."""
+    """Whether the run is to stop: a signal came, or its time is up."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.max_minutes = max_minutes
-        self._signal: signal.Signals | None = None
+        self._first = _First(at_once=False)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["StopRequest"]:
-        """Handle SIGINT, SIGTERM and SIGUSR1 while this holds; only a main thread can."""
-        if threading.current_thread() is not threading.main_thread():
+        """Note SIGINT, SIGTERM and SIGUSR1 while this holds; one that came after the last `check` raises Stopped at the end."""
+        with self._first.installed():
             yield self
-            return
-        before = {number: signal.signal(number, self._note) for number in EXIT_CODES}
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._signal is not None:
-            os._exit(
-                EXIT_CODES[signal.Signals(number)]
-            )  # the last whole checkpoint stays, the lock goes with the process
-        self._signal = signal.Signals(number)
+        if self._first.signal is not None:
+            raise self._first.stopped()
 
     def check(self) -> Stopped | None:
         """The reason to stop now, or None."""
-        if self._signal is not None:
-            return Stopped(f"{self._signal.name} received", EXIT_CODES[self._signal])
+        if self._first.signal is not None:
+            return self._first.stopped()
         if self.deadline is not None and time.monotonic() > self.deadline:
             return Stopped(f"trainer.max_minutes={self.max_minutes:g} are over", WAITING)
         return None
+
+
+@contextlib.contextmanager
+def _second_ends() -> Iterator[None]:
+    """While this holds, the process ends PATIENCE seconds after a second signal, and at once after a third.
+
+    Python's own handlers wait until the main thread is back from what it does outside Python, and a backward pass may take
+    minutes; so the signals are counted by a thread, to which the interpreter writes each as it arrives.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
+    before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=_count, args=(reading,), name="signals", daemon=True)
+    if before == -1:  # else somebody around this one counts, or has a use of their own for it
+        thread.start()
+    else:
+        signal.set_wakeup_fd(before)
+    try:
+        yield
+    finally:
+        if before == -1:
+            signal.set_wakeup_fd(-1)
+        writing.shutdown(socket.SHUT_WR)  # the thread's end; closing would not do, as forked children hold it open
+        if before == -1:
+            thread.join()
+        writing.close()
+        reading.close()
+
+
+def _count(numbers: socket.socket) -> None:
+    code = None
+    count = 0
+    with contextlib.suppress(TimeoutError):
+        while received := numbers.recv(64):
+            for number in received:
+                if number in EXIT_CODES:
+                    code, count = code or EXIT_CODES[signal.Signals(number)], count + 1
+            if count > 2:
+                break
+            if count == 2:
+                numbers.settimeout(PATIENCE)
+        else:
+            return
+    os._exit(code or INTERRUPTED)  # the last whole checkpoint stays, the lock goes with the process
+
+
+# A child that is forked has handlers of its own; its signals are not to be counted as this process's
+os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))

@@ -1,6 +1,6 @@
 """The networks a config can name; each is imported when it is first asked for.
 
-`import torchlite.models` imports neither torch nor torchvision nor timm. `SmallCNN` and `MLP` need torch alone;
+`import torchlite.models` imports neither torch nor torchvision nor timm. `SmallCNN`, `SmallResNet` and `MLP` need torch alone;
 `resnet18` and `torchvision_model` import torchvision (4 s on a small machine) when they are called.
 """
 
@@ -11,14 +11,24 @@ if TYPE_CHECKING:
     from torchlite.models.mlp import MLP
     from torchlite.models.recompute import recompute_activations
     from torchlite.models.small_cnn import SmallCNN
+    from torchlite.models.small_resnet import SmallResNet
     from torchlite.models.torchvision_models import resnet18, torchvision_model
     from torchlite.models.weights import load_weights
 
-__all__ = ["MLP", "SmallCNN", "load_weights", "recompute_activations", "resnet18", "torchvision_model"]
+__all__ = [
+    "MLP",
+    "SmallCNN",
+    "SmallResNet",
+    "load_weights",
+    "recompute_activations",
+    "resnet18",
+    "torchvision_model",
+]
 
 _FILES = {
     "MLP": "mlp",
     "SmallCNN": "small_cnn",
+    "SmallResNet": "small_resnet",
     "load_weights": "weights",
     "recompute_activations": "recompute",
     "resnet18": "torchvision_models",
