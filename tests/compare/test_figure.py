@@ -1,0 +1,78 @@
+"""The figure: one column wide, letters of a readable size, the drawn numbers those of the table."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+
+from tests.compare import made
+from torchlite.compare import curves, figure
+from torchlite.compare.report import Asked, report
+
+
+def test_png_and_pdf_are_one_column_wide(tmp_path: Path) -> None:
+    made.sweep(tmp_path / "s")
+    found = report([str(tmp_path / "s")], Asked(baseline="optimizer=sgd optimizer.lr=0.1"))
+    for name in ("f.png", "f.pdf", "g.png", "g.pdf"):
+        assert figure.draw(found, tmp_path / name) == []
+    with Image.open(tmp_path / "f.png") as image:
+        assert image.width == round(figure.WIDTH * 300) and image.height > 600
+        assert len(image.convert("RGB").getcolors(1 << 20)) > 50
+    for suffix in ("png", "pdf"):
+        assert (tmp_path / f"f.{suffix}").read_bytes() == (tmp_path / f"g.{suffix}").read_bytes()
+    (width,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ", (tmp_path / "f.pdf").read_bytes())
+    assert float(width) == pytest.approx(figure.WIDTH * 72, abs=0.5)
+
+
+def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
+    for index in range(25):
+        path = made.run(
+            tmp_path / "s" / str(index), 0.9 - index / 100, optimizer__lr=0.1 + index, typed=("optimizer.lr=1",)
+        )
+        (path / "metrics.jsonl").unlink()
+    found = report([str(tmp_path / "s")], Asked())
+    notes = figure.draw(found, tmp_path / "f.png")
+    assert notes == ["f.png shows the first 20 of 25 rows.", "No metrics.jsonl has val/acc1, so f.png shows no curves."]
+
+
+def test_names_that_mean_something_to_formulas_are_drawn_as_text(tmp_path: Path) -> None:
+    made.run(tmp_path / "s" / "a", model__act="$\\frac{x$ <b> %s 日本")
+    made.run(tmp_path / "s" / "b", model__act="$")
+    figure.draw(report([str(tmp_path / "s")], Asked()), tmp_path / "f.png")
+    assert (tmp_path / "f.png").stat().st_size > 1000
+
+
+def test_the_band_is_the_t_interval_at_each_update(tmp_path: Path) -> None:
+    read = [curves.read(made.run(tmp_path / f"{seed}", 0.9 + seed / 50, seed=seed))["val/acc1"] for seed in range(4)]
+    band = curves.band(read, 100)
+    assert band is not None and band.low is not None and band.high is not None
+    values = np.stack([curve.values for curve in read])
+    low, high = stats.t.interval(0.95, 3, loc=values.mean(0), scale=stats.sem(values))
+    assert band.mean.updates.tolist() == [10, 20, 30] and band.mean.epochs.tolist() == [1, 2, 3]
+    assert band.mean.seconds.tolist() == pytest.approx([0.625, 1.25, 1.875])
+    assert np.allclose(band.low, low) and np.allclose(band.high, high)
+
+
+def test_curves_that_end_early_are_folded_where_all_have_values(tmp_path: Path) -> None:
+    one, other = (curves.read(made.run(tmp_path / name))["update/loss"] for name in "ab")
+    short = curves.Curve(*(array[:3] for array in (other.updates, other.epochs, other.seconds, other.values)))
+    band = curves.band([one, short], 100)
+    assert band is not None and band.mean.updates[-1] == other.updates[2]
+    late = curves.Curve(one.updates + 100, one.epochs, one.seconds, one.values)
+    assert curves.band([one, late], 100) is None
+    many = curves.band([one], 3)
+    assert (
+        many is not None and many.mean.updates[[0, -1]].tolist() == one.updates[[0, -1]].tolist() and many.low is None
+    )
+    assert len(many.mean.updates) == 3
+
+
+def test_broken_lines_are_skipped(tmp_path: Path) -> None:
+    path = made.run(tmp_path / "a") / "metrics.jsonl"
+    broken = ('{"update": 31, "val/acc1": null}', "[1]", '{"val/acc1": 3}', '{"update": "x"}', '{"update": 40, "va')
+    path.write_text(path.read_text() + "\n".join(broken))
+    assert curves.read(tmp_path / "a")["val/acc1"].updates.tolist() == [10, 20, 30]
+    assert curves.read(tmp_path / "nowhere") == {}
