@@ -1,6 +1,5 @@
 """How runs are known: an identity over what they compute, and readable names made of the words that were typed."""
 
-import copy
 import hashlib
 import json
 import re
@@ -17,7 +16,7 @@ LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "
 
 def identity_of(config: dict[str, Any]) -> str:
     """12 hex digits over a resolved config less `NOT_IDENTITY` and the callbacks that only log."""
-    config = copy.deepcopy(config)
+    config = _canonical(config)  # a copy
     for key in NOT_IDENTITY:
         *parents, last = key.split(".")
         node: Any = config
@@ -27,7 +26,7 @@ def identity_of(config: dict[str, Any]) -> str:
     for name, node in list((config["callbacks"] or {}).items()):
         if node is None or (isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS):
             del config["callbacks"][name]
-    text = json.dumps(_canonical(config), sort_keys=True, ensure_ascii=True, default=str)
+    text = json.dumps(config, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

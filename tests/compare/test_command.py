@@ -57,7 +57,7 @@ def test_the_table(compare, tmp_path: Path) -> None:
     (worst,) = [line for line in lines if "rmsprop" in line and " 0.01 " in line]
     assert worst.split()[-1] == "worse"
     assert "two-sided paired t-test on common seeds, p corrected by Holm for 5 comparison(s)" in done.stdout
-    assert "80 % power at level 0.05/5" in done.stdout
+    assert "power of 80 % at level 0.05/5" in done.stdout
 
 
 def test_runs_left_out_are_a_line_each_and_the_rest_is_compared(compare, tmp_path: Path) -> None:

@@ -179,7 +179,9 @@ def test_hostile_names_do_nothing(opened: Opened, tmp_path: Path) -> None:
     assert tab.locator("img, a[href^=javascript], #rows b, #detail b").count() == 0
     assert image in opened.column(1) and "<b>bold</b>" in opened.column(1)
     hover(tab, "against-cost", "t => t.mode === 'markers'", 1)
-    assert "<b>" in tab.text_content("#against-cost .hoverlayer") or "<img" in tab.text_content("#against-cost .hoverlayer")
+    assert "<b>" in tab.text_content("#against-cost .hoverlayer") or "<img" in tab.text_content(
+        "#against-cost .hoverlayer"
+    )
     tab.click("#rows tbody tr:nth-child(2)")
     assert tab.locator("#detail b, #detail img").count() == 0
 

@@ -26,6 +26,10 @@ def test_one_value_has_no_interval() -> None:
     assert (found.n, found.mean, found.half_width, found.low, found.high) == (1, 0.9, None, None, None)
 
 
+def test_equal_values_have_an_interval_of_nothing() -> None:
+    assert mean([0.88] * 5) == statistics.Mean(5, 0.88, 0.0)
+
+
 @pytest.mark.parametrize("n", [2, 4, 20])
 def test_the_paired_test_is_scipys(n: int) -> None:
     one, other = DRAW.normal(0.9, 0.01, n), DRAW.normal(0.89, 0.01, n)

@@ -14,17 +14,21 @@ Value = str | int | float | bool | None
 ABSENT = "–"  # shown where a run has no such key
 
 
-def flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Value]:
+def flattened(config: Mapping[str, Any]) -> dict[str, Value]:
     """Every leaf under its dotted key; lists as JSON text, whole floats as whole numbers."""
     flat: dict[str, Value] = {}
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            flat |= flattened(value, f"{prefix}{key}.")
-        elif isinstance(value, dict | list):
-            flat[f"{prefix}{key}"] = json.dumps(value, ensure_ascii=False)
-        else:
-            whole = isinstance(value, float) and value.is_integer()
-            flat[f"{prefix}{key}"] = int(value) if whole else value
+
+    def add(node: Mapping[str, Any], prefix: str) -> None:
+        for key, value in node.items():
+            if isinstance(value, dict) and value:
+                add(value, f"{prefix}{key}.")
+            elif isinstance(value, dict | list):
+                flat[f"{prefix}{key}"] = json.dumps(value, ensure_ascii=False)
+            else:
+                whole = isinstance(value, float) and value.is_integer()
+                flat[f"{prefix}{key}"] = int(value) if whole else value
+
+    add(config, "")
     return flat
 
 
@@ -59,9 +63,10 @@ def differing(runs: Sequence[Any]) -> list[str]:
     found: list[str] = []
     explained: set[tuple[str, ...]] = set()
     for key in [*options, *(k for k in keys if k in typed), *(k for k in keys if k not in typed)]:
-        column = tuple(shown(run.values[key]) if key in run.values else ABSENT for run in runs)
-        if len(set(column)) == 1 or key in found or _says_nothing(key, logging):
+        values = {(type(value), value) for value in (run.values.get(key, ABSENT) for run in runs)}  # True is not 1
+        if len(values) == 1 or _says_nothing(key, logging):
             continue
+        column = tuple(shown(run.values.get(key, ABSENT)) for run in runs)
         group = key.partition(".")[0]
         if key not in typed and key not in options:
             choice = [shown(run.options.get(group)) for run in runs]

@@ -13,6 +13,9 @@ WIDTH = 3.4  # inches: one column of a two-column page
 FONT = 7  # points, as printed
 MOST_CURVES = 6
 MOST_ROWS = 20
+EARLY = (
+    4  # the first quarter of a curve may run out of the frame: its rise would press the differences after it together
+)
 # Okabe and Ito's colours, told apart by the colour-blind, less yellow, which is lost on paper; dashes serve where all is gray
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
@@ -47,7 +50,7 @@ def draw(report: Report, path: Path, axis: str = "updates") -> list[str]:
         warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks
         colors = dict(zip(drawn, zip(COLORS, DASHES, strict=True), strict=False))
         bands = {group: found for group in drawn if (found := _band(group, default_curve(report)))}
-        heights = ([2.0] if bands else []) + [0.45 + 0.16 * len(rows)]
+        heights = ([2.1 + 0.06 * len(bands)] if bands else []) + [0.45 + 0.16 * len(rows)]
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.2), layout="constrained")
         panels = figure.subplots(len(heights), 1, gridspec_kw={"height_ratios": heights}, squeeze=False)[:, 0]
         if bands:
@@ -87,20 +90,21 @@ def with_unit(metric: str) -> str:
 
 
 def _draw_curves(panel: Any, bands: dict[Group, curves.Band], colors: dict[Group, Any], metric: str, axis: str) -> None:
-    lowest, highest = [], []
+    late: list[float] = []
     for group, band in bands.items():
         color, dash = colors[group]
         x = band.mean.x(axis)
         panel.plot(x, band.mean.values, color=color, linestyle=dash, linewidth=1.1, label=_short(group.label))
         if band.low is not None and band.high is not None:
             panel.fill_between(x, band.low, band.high, color=color, alpha=0.18, linewidth=0)
-        lowest.append(band.mean.values.min())
-        highest.append(band.mean.values.max())
-    room = 0.08 * ((max(highest) - min(lowest)) or 1)  # wide bands of the first updates would press the rest together
-    panel.set_ylim(min(lowest) - room, max(highest) + room)
+        for side in (band.mean.values, band.low, band.high):
+            late += [] if side is None else side[len(side) // EARLY :].tolist()
+    room = 0.05 * ((max(late) - min(late)) or abs(late[0]) or 1)
+    panel.set_ylim(min(late) - room, max(late) + room)
     panel.set_xlabel(AXIS[axis])
     panel.set_ylabel(with_unit(metric))
-    panel.legend(frameon=False, fontsize=FONT - 1, loc="best", handlelength=2.4)
+    above = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}  # in no curve's way
+    panel.legend(frameon=False, fontsize=FONT - 1, ncols=2, handlelength=2.4, columnspacing=1.2, **above)
 
 
 def _short(label: str, most: int = 40) -> str:
@@ -121,7 +125,7 @@ def _draw_intervals(panel: Any, rows: list[Group], colors: dict[Group, Any], rep
     panel.set_yticks(range(len(rows)))
     panel.set_yticklabels([_short(group.label, 30) + (" *" if group in report.best else "") for group in rows])
     panel.set_ylim(len(rows) - 0.4, -0.6)
-    panel.set_xlabel(f"{with_unit(report.metric)}: mean, 95 % interval, each seed")
+    panel.set_xlabel(f"{with_unit(report.metric)}\nmean, 95 % interval, and each seed")
     panel.grid(axis="x", linewidth=0.3, color="#dddddd")
     panel.set_axisbelow(True)
     if report.baseline is not None:

@@ -32,7 +32,8 @@
     if (mean === null || low === null) return digits(mean);
     const half = (high - low) / 2;
     if (!(half > 0)) return `${digits(mean)} ± 0`;
-    const places = Math.min(8, Math.max(0, 1 - Math.floor(Math.log10(half))));
+    const places = Math.max(0, 1 - Math.floor(Math.log10(half)));
+    if (places > 8) return `${digits(mean)} ± ${half.toExponential(1)}`;
     return `${mean.toFixed(places)} ± ${half.toFixed(places)}`;
   }
 
@@ -51,7 +52,8 @@
       number: rows().every((row) => typeof row.values[i] === "number") }));
     if (state.folded) made.push({ title: "n", value: (row) => row.n, number: true });
     for (const metric of data.scores) {
-      made.push({ title: metric, value: (row) => score(row, metric)[0], text: (row) => withInterval(score(row, metric)), number: true });
+      made.push({ title: metric, value: (row) => score(row, metric)[0], number: true,
+        text: (row) => (metric === "seconds" ? digits(score(row, metric)[0]) : withInterval(score(row, metric))) });
     }
     if (state.folded && data.baseline) {
       ["difference", "p (Holm)", "verdict", "more seeds"].forEach((title, i) => made.push({ title,
@@ -196,7 +198,7 @@
     return { x, y, text, customdata: ids };
   }
 
-  const line = (points, more) => ({ type: "scatter", mode: "lines", hovertemplate: "%{text}<br>%{x}, %{y}<extra></extra>", ...points, ...more });
+  const line = (points, more) => ({ type: "scatter", mode: "lines", showlegend: false, hovertemplate: "%{text}<br>%{x}, %{y}<extra></extra>", ...points, ...more });
 
   function drawCurves(kept) {
     const metric = $("curve-metric").value, axis = $("curve-axis").value, place = Object.keys(AXES).indexOf(axis);
@@ -205,13 +207,13 @@
       return curve && curve[which] && { xs: data.arrays[curve[place]], ys: curve[which], row, label: plain(row.label) };
     };
     const traces = [line(joined(kept.filter((row) => !state.picked.has(row.id)).map((row) => part(row)).filter(Boolean)),
-      { line: { color: "#9a9a9a", width: 0.8 }, opacity: 0.55 })];
+      { line: { color: "#9a9a9a", width: kept.length > 100 ? 0.4 : 0.8 }, opacity: 0.6 })];
     for (const row of kept.filter((one) => state.picked.has(one.id))) {
       const mean = part(row);
       if (!mean) continue;
       if (part(row, 4)) {
         const [low, high] = [part(row, 4), part(row, 5)];
-        traces.push({ type: "scatter", mode: "lines", x: [...high.xs, ...[...low.xs].reverse()], y: [...high.ys, ...[...low.ys].reverse()],
+        traces.push({ type: "scatter", mode: "lines", showlegend: false, x: [...high.xs, ...[...low.xs].reverse()], y: [...high.ys, ...[...low.ys].reverse()],
           fill: "toself", fillcolor: `${color(row)}2e`, line: { width: 0 }, hoverinfo: "skip" });
       }
       if (state.folded && $("seed-curves").checked) {
@@ -246,26 +248,27 @@
   }
 
   /** One vertical axis: where a row's value stands on it, 0 to 1, and the texts beside it. */
-  function dimension(title, all, value) {
+  function dimension(title, all, value, ends = false) {
     const found = all.map(value), numbers = found.filter((v) => typeof v === "number");
     if (numbers.length === found.length && new Set(numbers).size > 1) {
       const low = Math.min(...numbers), high = Math.max(...numbers);
       const bend = low > 0 && high / low > 30 ? Math.log10 : (v) => v; // learning rates are spread over decades
       const at = (v) => (bend(v) - bend(low)) / (bend(high) - bend(low));
       const distinct = [...new Set(numbers)].sort((a, b) => a - b);
-      return { title, at: (row) => at(value(row)), ticks: (distinct.length <= 8 ? distinct : [low, high]).map((v) => [at(v), digits(v)]) };
+      return { title, at: (row) => at(value(row)), ticks: (distinct.length <= 8 && !ends ? distinct : [low, high]).map((v) => [at(v), digits(v)]) };
     }
-    const names = [...new Set(found.map((v) => String(v ?? "–")))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-    const at = (name) => (names.length > 1 ? names.indexOf(name) / (names.length - 1) : 0.5);
+    const name = (v) => (typeof v === "number" ? digits(v) : String(v ?? "–"));
+    const names = [...new Set(found.map(name))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const at = (text) => (names.length > 1 ? names.indexOf(text) / (names.length - 1) : 0.5);
     const every = Math.ceil(names.length / 12);
-    return { title, at: (row) => at(String(value(row) ?? "–")), ticks: names.filter((_, i) => i % every === 0).map((n) => [at(n), n.length > 18 ? `${n.slice(0, 17)}…` : n]) };
+    return { title, at: (row) => at(name(value(row))), ticks: names.filter((_, i) => i % every === 0).map((n) => [at(n), n.length > 18 ? `${n.slice(0, 17)}…` : n]) };
   }
 
   function drawParallel(kept) {
     const scored = kept.filter((row) => score(row, data.metric)[0] !== null);
     const scores = [data.metric, ...data.scores.filter((name) => name !== data.metric)];
     const dimensions = [...data.columns.map((title, i) => dimension(title, rows(), (row) => row.values[i])),
-      ...scores.filter((name) => rows().every((row) => score(row, name)[0] !== null)).map((name) => dimension(name, rows(), (row) => score(row, name)[0]))];
+      ...scores.filter((name) => rows().every((row) => score(row, name)[0] !== null)).map((name) => dimension(name, rows(), (row) => score(row, name)[0], true))];
     const xs = dimensions.map((_, i) => i);
     const part = (row) => ({ xs, ys: dimensions.map((d) => d.at(row)), row, label: `${plain(row.label)}<br>${plain(data.metric)} ${withInterval(score(row, data.metric))}` });
     const ranked = [...scored].sort((a, b) => (data.less_is_better ? -1 : 1) * (score(a, data.metric)[0] - score(b, data.metric)[0]));

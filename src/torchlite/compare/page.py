@@ -33,7 +33,7 @@ def page(report: Report) -> str:
     library = _library()
     program = (HERE / "page.js").read_text(encoding="utf-8")
     version = re.search(r"plotly\.js v([\d.]+)", library[:500])
-    title = f"{report.metric} of {len(report.groups)} settings, {len(report.runs)} runs"
+    title = f"{len(report.groups)} settings, {len(report.runs)} runs: {report.metric}"
     policy = (
         f"default-src 'none'; script-src {_hash(library)} {_hash(program)}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -73,7 +73,7 @@ def _escaped(value: Any) -> str:
 def contents(report: Report) -> dict[str, Any]:
     """What the page shows: rows, runs, settings and curves, with every number computed."""
     runs = report.runs
-    configs = {run.setting: {key: value for key, value in run.config.items() if key != "seed"} for run in runs}
+    configs = {run.setting: run.config for run in runs}
     settings = list(configs)
     places = {setting: index for index, setting in enumerate(settings)}
     scores = [report.metric, *report.beside]

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ class Run:
     seed: str
     values: dict[str, Value]  # what was chosen, by the words one types, and where it ran
     options: dict[str, Value]  # {"optimizer": "sgd", …}
-    config: dict[str, Value]  # every leaf, dotted
+    config: dict[str, Value]  # every leaf but the seed, dotted; shared by the runs of a setting
     typed: frozenset[str]  # keys typed on the command line
     scores: dict[str, float]  # of the best weights, of the test part; seconds and updates
     best_update: int | None
@@ -55,15 +56,10 @@ def find(words: Sequence[str]) -> tuple[list[Path], list[Unfit]]:
 
     Raises UserError for a word that leads nowhere.
     """
-    runs: dict[Path, Path] = {}
-    unfit: list[Unfit] = []
-    for path in (path for word in words for path in _paths(word)):
-        for found in _below(path, set()):
-            if isinstance(found, Unfit):
-                unfit.append(found)
-            else:
-                runs.setdefault(found.resolve(), found)
-    return sorted(runs.values(), key=_natural), unfit
+    seen: set[tuple[int, int]] = set()
+    found = [one for word in words for path in _paths(word) for one in _below(path, seen)]
+    runs = [one for one in found if isinstance(one, Path)]
+    return sorted(runs, key=_natural), [one for one in found if isinstance(one, Unfit)]
 
 
 def _paths(word: str) -> list[Path]:
@@ -91,7 +87,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _below(path: Path, seen: set[tuple[int, int]]) -> Iterator[Path | Unfit]:
-    """Run directories in `path`, itself included; directories that lead to none are named. Follows links, but in no circle."""
+    """Run directories in `path`, itself included; directories that lead to none are named. Each once."""
     try:
         if not path.is_dir():
             yield Unfit(path, "is no directory; name run directories, sweeps or ledger entries")
@@ -143,7 +139,7 @@ class _Unreadable(Exception):
 def _mapping(directory: Path, name: str) -> dict[str, Any]:
     path = directory / name
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited on for ever
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited on for ever
             raise _Unreadable(f"{name} is no file")
         read = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -202,20 +198,20 @@ def _run(directory: Path, facts: dict[str, Any], result: dict[str, Any]) -> Run:
     options = _options(facts)
     overrides = [str(word) for word in _part(facts, "overrides", list, default=[])]
     try:
-        placeless = _placeless({"callbacks": None, **config})
-        setting = _identity(json.dumps({**placeless, "seed": None}))
-        as_recorded = facts.get("identity") in (None, identity_of(placeless)) or facts["identity"] == identity_of(
+        setting = _setting(json.dumps({**config, "seed": None}))
+        then = facts.get("identity")
+        as_recorded = then in (None, identity_of({**setting.placeless, "seed": config["seed"]})) or then == identity_of(
             config
         )
     except (AttributeError, TypeError, KeyError):
         raise _Unreadable("run.json: config has not the shape of one: edited by hand, or another tool's") from None
     return Run(
         directory=directory,
-        setting=setting,
+        setting=setting.identity,
         seed=json.dumps(config["seed"]),
-        values=flattened(placeless) | options | _where_it_ran(facts, choices),
+        values={**setting.values, "seed": config["seed"], **options, **_where_it_ran(facts, choices)},
         options=options,
-        config=flattened(config),
+        config=setting.config,
         typed=frozenset(word.lstrip("+~").partition("=")[0] for word in overrides),
         scores=scores,
         best_update=int(update) if _is_number(update) else None,
@@ -280,22 +276,49 @@ def _check_against_metrics(directory: Path, update: Any, best: dict[str, float])
     """Raise _Unreadable where metrics.jsonl has other scores at the best update than result.json."""
     path = directory / "metrics.jsonl"
     try:
-        if not best or not path.is_file() or path.stat().st_size > CHECKED_BYTES:
+        if not best or not _is_number(update) or path.stat().st_size > CHECKED_BYTES or not path.is_file():
             return
         written = path.read_bytes()
     except OSError:
         return  # the scores are in result.json; only curves are missed
-    lines = re.findall(rb'^\{"update": %d, .*"val/.*$' % update, written, re.M) if _is_number(update) else []
-    for line in lines:
-        try:
-            then = json.loads(line)
-        except ValueError:
-            continue
+    begin, start = b'{"update": %d, ' % update, 0
+    while (start := written.find(begin, start)) >= 0:
+        end = written.find(b"\n", start)
+        line, start = written[start : end if end >= 0 else None], start + len(begin)
+        then = _parsed(line) if b'"val/' in line else {}
         for name, value in best.items():
             if _is_number(then.get(name)) and then[name] != value:
                 raise _Unreadable(
                     f"result.json says {name} {value:g} at update {update}, metrics.jsonl {then[name]:g}: edited by hand"
                 )
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What the runs of one setting share."""
+
+    identity: str
+    placeless: dict[str, Any]
+    values: dict[str, Value]
+    config: dict[str, Value]
+
+
+@functools.lru_cache(maxsize=4096)
+def _setting(text: str) -> _Setting:
+    """Of a config as JSON, its seed left out; the runs of one setting share the work."""
+    config = json.loads(text)
+    placeless = _placeless({"callbacks": None, **config})
+    flat = flattened(config)
+    flat.pop("seed", None)
+    return _Setting(identity_of(placeless), placeless, flattened(placeless), flat)
 
 
 def _placeless(config: dict[str, Any]) -> dict[str, Any]:
@@ -318,9 +341,3 @@ def _placeless(config: dict[str, Any]) -> dict[str, Any]:
         return value
 
     return {**followed(config), "data_dir": "<data_dir>"}
-
-
-@functools.lru_cache(maxsize=4096)
-def _identity(text: str) -> str:
-    """Of a config as JSON; the runs of one setting share one computation."""
-    return identity_of(json.loads(text))

@@ -259,7 +259,7 @@ def explained(report: Report) -> list[str]:
         )
         if any(group.paired and group.paired.more_seeds for group in report.groups):
             lines.append(
-                "More seeds: so many of both rows would show the difference seen so far, were it the true one, with 80 % "
-                f"power at level {ALPHA}/{report.num_tests}."
+                "More seeds: this many more of both rows would show the difference seen so far, were it the true one, with a "
+                f"power of 80 % at level {ALPHA}/{report.num_tests}; an estimate."
             )
     return lines

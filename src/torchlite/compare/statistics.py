@@ -39,6 +39,8 @@ class Mean:
 def mean(values: Sequence[float]) -> Mean:
     """The mean and its Student t interval, mean ± t(0.975, n - 1) · s / √n; equals scipy.stats.t.interval."""
     n = len(values)
+    if n > 1 and min(values) == max(values):
+        return Mean(n, values[0], 0.0)  # without the noise of summing
     average = math.fsum(values) / n
     if n < 2:
         return Mean(n, average, None)

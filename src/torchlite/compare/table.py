@@ -59,18 +59,18 @@ def show(report: Report, console: Console) -> None:
         console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)
     console.print(table)
     for line in [*explained(report), *report.notes]:
-        console.print(Text(line))
+        console.out(line, highlight=False)
     show_unfit(report.unfit, console)
 
 
 def show_unfit(unfit: list[Any], console: Console) -> None:
     """The directories that were left out, a line each."""
     if unfit:
-        console.print(Text(f"left out ({len(unfit)}):"))
+        console.out(f"left out ({len(unfit)}):", highlight=False)
     for one in unfit[:LINES_SHOWN]:
-        console.print(Text(f"  {shown(str(one.directory))}: {shown(one.reason)}"), soft_wrap=True)
+        console.out(f"  {shown(str(one.directory))}: {shown(one.reason)}", highlight=False)
     if len(unfit) > LINES_SHOWN:
-        console.print(Text(f"  … and {len(unfit) - LINES_SHOWN} more; --json lists them all"))
+        console.out(f"  … and {len(unfit) - LINES_SHOWN} more; --json lists them all", highlight=False)
 
 
 def _table(report: Report) -> Table:
