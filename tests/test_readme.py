@@ -48,12 +48,15 @@ IN_ORDER = COMMANDS[ROOT / "docs" / "sweeps.md"]  # each needs what those before
 WITHOUT_DATA = [command for document in DOCUMENTS if document.stem == "data" for command in COMMANDS[document]]
 ALL = [command for commands in COMMANDS.values() for command in commands]
 (MY_SETS,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "data.md").read_text(encoding="utf-8"), re.M | re.S)
-RUN = list(dict.fromkeys(command for command in ALL if command not in {*ELSEWHERE, *WITHOUT_DATA, *IN_ORDER}))
+COMPARISONS = [command for command in ALL if command.startswith("python compare.py ")]
+TO_COMPARE = [command for document in DOCUMENTS if document.stem == "compare" for command in COMMANDS[document]][:1]
+NOT_ALONE = {*ELSEWHERE, *WITHOUT_DATA, *IN_ORDER, *COMPARISONS, *TO_COMPARE}
+RUN = list(dict.fromkeys(command for command in ALL if command not in NOT_ALONE))
 
 
 def test_the_documents_show_commands() -> None:
     assert len(RUN) >= 10 and len(WITHOUT_DATA) >= 8
-    assert set(ELSEWHERE) <= set(ALL)
+    assert set(ELSEWHERE) <= set(ALL) and len(COMPARISONS) >= 8
 
 
 @pytest.mark.parametrize("shown", WITHOUT_DATA)
@@ -109,6 +112,17 @@ def test_a_shown_command_runs_as_typed(typed: Typed, small_fashion_mnist: Path, 
     assert words[:2] == ["python", "train.py"], f"add {shown!r} to the ways a command is tested"
     done = typed(*words[2:])
     assert done.code == 0, done.text
+
+
+@pytest.mark.slow
+def test_comparisons_run_as_typed(typed: Typed, command: Command) -> None:
+    """After the sweep their page shows, and a small one in the place of the README's."""
+    (sweep,) = TO_COMPARE
+    assert typed(*shlex.split(sweep)[2:]).code == 0
+    assert typed("-m", "optimizer=sgd,adamw", "seed=0,1", "trainer=smoke", "name=digits-small_cnn").code == 0
+    for shown in COMPARISONS:
+        done = command(*shlex.split(shown)[1:])
+        assert done.code == 0 and "left out" not in done.text, f"{shown}\n{done.text}"
 
 
 def test_the_page_on_adding(command: Command, tmp_path: Path) -> None:

@@ -90,7 +90,27 @@ def run(
         "hardware": {"host": "here", "cpu": "A processor", "num_cores": 2},
         **(facts or {}),
     }
-    noise = random.Random(str(directory.name))
+    best = {"update": 30, "epoch": 3, "val/loss": 1.0 / 3, monitor: score}
+    whole_result = {
+        "status": "finished",
+        "best": best,
+        "last": best,
+        "test": {} if test is None else {"test/loss": 0.4, f"test/{monitor.partition('/')[2]}": test},
+        "updates": 30,
+        "seconds": seconds,
+        **(result or {}),
+    }
+    directory.mkdir(parents=True)
+    (directory / "run.json").write_text(json.dumps(whole, indent=2))
+    (directory / "result.json").write_text(json.dumps(whole_result, indent=2))
+    (directory / "metrics.jsonl").write_text(metrics(random.Random(directory.name), monitor, score, seconds))
+    (directory / "config.yaml").write_text("seed: 0\n")
+    (directory / "checkpoints").mkdir()
+    return directory
+
+
+def metrics(noise: random.Random, monitor: str, score: float, seconds: float) -> str:
+    """metrics.jsonl of three epochs of 10 updates, logged every 4."""
     lines = []
     for epoch in (1, 2, 3):
         reached = score - 0.1 * (3 - epoch)
@@ -107,23 +127,7 @@ def run(
             monitor: reached,
         }
         lines.append(line | {"seconds/epoch": seconds / 4})
-    best = {"update": 30, "epoch": 3, "val/loss": 1.0 / 3, monitor: score}
-    whole_result = {
-        "status": "finished",
-        "best": best,
-        "last": best,
-        "test": {} if test is None else {"test/loss": 0.4, f"test/{monitor.partition('/')[2]}": test},
-        "updates": 30,
-        "seconds": seconds,
-        **(result or {}),
-    }
-    directory.mkdir(parents=True)
-    (directory / "run.json").write_text(json.dumps(whole, indent=2))
-    (directory / "result.json").write_text(json.dumps(whole_result, indent=2))
-    (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (directory / "config.yaml").write_text("seed: 0\n")
-    (directory / "checkpoints").mkdir()
-    return directory
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def sweep(root: Path, num_seeds: int = 3, spread: float = 0.01) -> Path:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.compare import made
-from torchlite.compare import records
-from torchlite.compare.records import Run, Unfit
+from torchlite.compare import finding, records
+from torchlite.compare.finding import Unfit
+from torchlite.compare.records import Run
 from torchlite.errors import UserError
 
 
@@ -141,12 +142,12 @@ def test_runs_are_found_below_whatever_is_named(tmp_path: Path, monkeypatch: pyt
     made.run(Path("experiments/entry/runs/job"))
     Path("experiments/entry/result.json").write_text("{}")  # an entry's own summary makes the entry no run
     (Path("outputs") / "s" / "plots").mkdir()
-    found, unfit = records.find(["outputs", "outputs/s/*9*", "outputs/s"])
+    found, unfit = finding.find(["outputs", "outputs/s/*9*", "outputs/s"])
     assert names(found) == ["x_seed-9-a", "x_seed-10-a", "20260101-000000-b"]
     assert [one.directory.name for one in unfit] == ["plots"] and "no run" in unfit[0].reason
-    assert names(records.find(["s"])[0]) == names(records.find(["outputs/s"])[0])
-    assert names(records.find(["entry"])[0]) == ["job"]
-    assert names(records.find(["outputs/s/x_seed-9-a"])[0]) == ["x_seed-9-a"]
+    assert names(finding.find(["s"])[0]) == names(finding.find(["outputs/s"])[0])
+    assert names(finding.find(["entry"])[0]) == ["job"]
+    assert names(finding.find(["outputs/s/x_seed-9-a"])[0]) == ["x_seed-9-a"]
 
 
 def test_links_are_followed_but_in_no_circle(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_links_are_followed_but_in_no_circle(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "far").symlink_to(tmp_path / "far")
     (tmp_path / "far" / "back").symlink_to(tmp_path / "s")
-    assert names(records.find([str(tmp_path / "s"), str(tmp_path / "far")])[0]) == ["a"]
+    assert names(finding.find([str(tmp_path / "s"), str(tmp_path / "far")])[0]) == ["a"]
 
 
 def test_other_things_are_named_and_wrong_words_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,18 +163,18 @@ def test_other_things_are_named_and_wrong_words_refused(tmp_path: Path, monkeypa
     made.run(Path("outputs/digits/a"))
     Path("notes.txt").write_text("x")
     Path("dangling").symlink_to("nowhere")
-    found, unfit = records.find(["notes.txt", "dangling", "outputs"])
+    found, unfit = finding.find(["notes.txt", "dangling", "outputs"])
     assert names(found) == ["a"] and [one.directory.name for one in unfit] == ["notes.txt", "dangling"]
     with pytest.raises(UserError, match="digts: there is no such directory. Did you mean digits?"):
-        records.find(["outputs/digts"])
+        finding.find(["outputs/digts"])
     with pytest.raises(UserError, match="nothing matches"):
-        records.find(["outputs/nothing*"])
+        finding.find(["outputs/nothing*"])
     shutil.rmtree("outputs")
-    assert records.find(["."])[0] == []
+    assert finding.find(["."])[0] == []
 
 
 def test_names_with_any_character_are_read(tmp_path: Path) -> None:
-    odd = os.fsdecode(b"a\xff\n[b] $(c) </script>")
+    odd = os.fsdecode(b"a\xff\n[b] $(c) <b>") + "1²2"
     made.run(tmp_path / odd)
-    found, _ = records.find([str(tmp_path)])
+    found, _ = finding.find([str(tmp_path)])
     assert isinstance(records.read(found[0]), Run)

@@ -1,6 +1,8 @@
 """Comparing runs by their records: seeds folded, differences tested. Reads JSON only; knows neither Hydra nor torch.
 
-records.py finds and reads runs; columns.py says what differs between them; groups.py folds seeds; statistics.py has the
-intervals and the test; report.py joins these; table.py, figure.py and page.py show it; difference.py sets two runs side by
-side.
+finding.py, records.py     runs found and read
+columns.py, groups.py      what differs between them; seeds folded
+statistics.py, report.py   intervals and tests; which row is best, and what has to be said about it
+table.py, figure.py, curves.py, page.py   the report shown
+difference.py              two runs side by side
 """

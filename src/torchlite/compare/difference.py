@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchlite.compare import curves, records
+from torchlite.compare import curves, finding
 from torchlite.compare.columns import ABSENT, flattened, shown
 from torchlite.errors import UserError
 
@@ -41,7 +41,7 @@ def difference(one: str, other: str) -> dict[str, Any]:
 
 
 def _directory(word: str) -> Path:
-    found, _ = records.find([word])
+    found, _ = finding.find([word])
     if len(found) != 1:
         raise UserError(f"--diff {word}: holds {len(found) or 'no'} runs; name one run directory.")
     return found[0]

@@ -18,7 +18,7 @@ EARLY = (
 )
 # Okabe and Ito's colours, told apart by the colour-blind, less yellow, which is lost on paper; dashes serve where all is gray
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 AXIS = {"updates": "applied updates", "epochs": "epochs", "seconds": "training time (s)"}
 
 
@@ -96,7 +96,7 @@ def _draw_curves(panel: Any, bands: dict[Group, curves.Band], colors: dict[Group
         x = band.mean.x(axis)
         panel.plot(x, band.mean.values, color=color, linestyle=dash, linewidth=1.1, label=_short(group.label))
         if band.low is not None and band.high is not None:
-            panel.fill_between(x, band.low, band.high, color=color, alpha=0.18, linewidth=0)
+            panel.fill_between(x, band.low, band.high, color=color, alpha=0.13, linewidth=0)
         for side in (band.mean.values, band.low, band.high):
             late += [] if side is None else side[len(side) // EARLY :].tolist()
     room = 0.05 * ((max(late) - min(late)) or abs(late[0]) or 1)

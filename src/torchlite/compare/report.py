@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchlite.compare import records
+from torchlite.compare import finding, records
 from torchlite.compare.columns import ABSENT, check_known, condition, shown
+from torchlite.compare.finding import Unfit
 from torchlite.compare.groups import Group, fold
-from torchlite.compare.records import Run, Unfit
+from torchlite.compare.records import Run
 from torchlite.compare.statistics import ALPHA, against
 from torchlite.errors import UserError
 
@@ -53,7 +54,7 @@ class Report:
 
 def report(words: Sequence[str], asked: Asked) -> Report:
     """Compare all runs below the paths. Raises UserError when there is nothing to compare."""
-    directories, unfit = records.find(words)
+    directories, unfit = finding.find(words)
     found = [records.read(directory) for directory in directories]
     runs = [run for run in found if isinstance(run, Run)]
     unfit = [*(run for run in found if isinstance(run, Unfit)), *unfit]

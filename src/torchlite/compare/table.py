@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchlite.compare.columns import shown
+from torchlite.compare.finding import Unfit
 from torchlite.compare.groups import Group
 from torchlite.compare.report import Report, explained
 from torchlite.compare.statistics import ALPHA, CONFIDENCE, POWER, Mean
@@ -63,7 +64,7 @@ def show(report: Report, console: Console) -> None:
     show_unfit(report.unfit, console)
 
 
-def show_unfit(unfit: list[Any], console: Console) -> None:
+def show_unfit(unfit: list[Unfit], console: Console) -> None:
     """The directories that were left out, a line each."""
     if unfit:
         console.out(f"left out ({len(unfit)}):", highlight=False)
