@@ -3,15 +3,19 @@
 import csv
 import io
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.compare import made
 from tests.conftest import ROOT, Command, Finished
 from torchlite.compare import command as compare_command
+from torchlite.compare import table
+from torchlite.compare.report import Asked, report
 
 
 @pytest.fixture
@@ -58,6 +62,17 @@ def test_the_table(compare, tmp_path: Path) -> None:
     assert worst.split()[-1] == "worse"
     assert "two-sided paired t-test on common seeds, p corrected by Holm for 5 comparison(s)" in done.stdout
     assert "power of 80 % at level 0.05/5" in done.stdout
+
+
+def test_a_small_terminal_gets_two_tables_and_whole_words(tmp_path: Path) -> None:
+    made.sweep(tmp_path / "s", num_seeds=3)
+    found = report([str(tmp_path / "s")], Asked(baseline="optimizer=sgd optimizer.lr=0.1"))
+    terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=70)
+    table.show(found, terminal)
+    text = terminal.file.getvalue()
+    assert text.count("optimizer.lr") == 2 and text.count("adamw") == 4
+    first, second = (line for line in text.splitlines() if "optimizer.lr" in line)
+    assert "test/acc1" in first and "p (Holm)" not in first and "p (Holm)" in second
 
 
 def test_runs_left_out_are_a_line_each_and_the_rest_is_compared(compare, tmp_path: Path) -> None:
@@ -127,6 +142,41 @@ def test_what_was_wrong_with_all_of_them_is_said(compare, tmp_path: Path) -> Non
     made.run(tmp_path / "s" / "a", result={"status": "failed", "failure": {"message": "out of memory"}})
     done = compare("s")
     assert done.code == 2 and "s/a: failed: out of memory" in done.stderr
+
+
+def mutated(node: object, draw: random.Random) -> object:
+    """JSON with one node, somewhere, replaced by something else."""
+    if isinstance(node, dict | list) and node and draw.random() < 0.85:
+        copied = dict(node) if isinstance(node, dict) else list(node)
+        key = draw.choice(list(copied) if isinstance(copied, dict) else range(len(copied)))
+        copied[key] = mutated(copied[key], draw)
+        return copied
+    return draw.choice(
+        [None, 3, -1.5, True, "", "x", "${seed}", "${x.y}", [], [1, "a"], {}, {"a": {"b": 1}}, 10**400, "\ud800"]
+    )
+
+
+def test_records_edited_at_random_end_nothing(compare, tmp_path: Path) -> None:
+    """Whatever is replaced in a record, it is compared or named, and the rest stands."""
+    draw = random.Random(1)
+    for index in range(300):
+        directory = made.run(tmp_path / "s" / f"{index}", 0.9, list(made.OPTIMIZERS)[index % 3], index % 5)
+        for name in ("run.json", "result.json"):
+            path = directory / name
+            if draw.random() < 0.7:
+                path.write_text(json.dumps(mutated(json.loads(path.read_text()), draw)))
+        if draw.random() < 0.2:
+            (directory / "metrics.jsonl").write_text(json.dumps(mutated({"update": 1, "val/acc1": 2}, draw)))
+    for index in range(4):
+        made.run(tmp_path / "s" / f"good{index}", 0.8, "sgd", 100 + index)
+    words = ("s", "--metric", "val/acc1", "--baseline", "s/good1")
+    done = compare(*words, "--html", "p.html", "--json", "-", "--png", "f.png")
+    assert done.code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["left_out"]) > 50 and len(found["rows"]) > 3
+    assert compare(*words).code == 0
+    for other in ("0", "7", "100"):
+        assert compare("--diff", "s/good1", f"s/{other}").code in (0, 2)
 
 
 def test_hostile_names_reach_the_terminal_as_text(compare, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.compare import made
 from torchlite.compare.report import Asked, NothingToCompare, Report, explained, report
+from torchlite.compare.table import verdict
 from torchlite.errors import UserError
 
 
@@ -200,6 +201,23 @@ def test_scores_of_other_images_are_not_ranked(tmp_path: Path) -> None:
     found = compare(tmp_path, baseline=str(tmp_path / "a"))
     assert found.best == [] and all(group.paired is None for group in found.groups)
     assert "2 different sets of images" in " ".join(found.notes) and "--where data=" in " ".join(found.notes)
+
+
+def test_scores_of_a_part_of_the_images_are_not_ranked_with_whole_ones(tmp_path: Path) -> None:
+    made.run(tmp_path / "a", 0.8, trainer__limit_eval_batches=None, data__eval_batch_size=100)
+    made.run(tmp_path / "b", 0.9, trainer__limit_eval_batches=3, data__eval_batch_size=100)  # 300 of 287: all of them
+    assert compare(tmp_path).best != []
+    made.run(tmp_path / "c", 0.9, trainer__limit_eval_batches=2, data__eval_batch_size=100)
+    found = compare(tmp_path)
+    assert found.best == [] and "2 different sets of images" in found.notes[0]
+
+
+def test_a_test_on_fewer_seeds_than_either_has_says_so(tmp_path: Path) -> None:
+    for seed in range(5):
+        made.run(tmp_path / f"a{seed}", 0.5 + seed / 100, "sgd", seed)
+        made.run(tmp_path / f"b{seed}", 0.9 + seed / 90, "adamw", seed + 2)
+    found = compare(tmp_path, baseline="optimizer=sgd")
+    assert verdict(found.groups[0], found) == "better on 3 common seeds"
 
 
 def test_runs_that_monitor_different_scores_ask_for_one(tmp_path: Path) -> None:

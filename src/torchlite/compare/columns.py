@@ -133,7 +133,9 @@ def check_known(key: str, known: Sequence[str]) -> None:
 
 
 def _canonical(text: str) -> str:
-    """1e-3 and 0.001 are one value, and so are True and true."""
+    """1e-3 and 0.001 are one value, and so are True and true, [16, 32] and [16,32]."""
+    if text.startswith(("[", "{")):
+        return text.replace(" ", "").replace('"', "")
     try:
         return repr(float(text))
     except ValueError:

@@ -13,9 +13,9 @@ WIDTH = 3.4  # inches: one column of a two-column page
 FONT = 7  # points, as printed
 MOST_CURVES = 6
 MOST_ROWS = 20
-EARLY = (
-    4  # the first quarter of a curve may run out of the frame: its rise would press the differences after it together
-)
+LONGEST_BESIDE = 26  # characters of labels of which two fit beside each other
+# The first quarter of a curve may run out of the frame: its rise would press the differences after it together
+EARLY = 4
 # Okabe and Ito's colours, told apart by the colour-blind, less yellow, which is lost on paper; dashes serve where all is gray
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
@@ -103,8 +103,10 @@ def _draw_curves(panel: Any, bands: dict[Group, curves.Band], colors: dict[Group
     panel.set_ylim(min(late) - room, max(late) + room)
     panel.set_xlabel(AXIS[axis])
     panel.set_ylabel(with_unit(metric))
-    above = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}  # in no curve's way
-    panel.legend(frameon=False, fontsize=FONT - 1, ncols=2, handlelength=2.4, columnspacing=1.2, **above)
+    handles, labels = panel.get_legend_handles_labels()
+    columns = 2 if max(map(len, labels)) <= LONGEST_BESIDE else 1
+    style: dict[str, Any] = {"frameon": False, "fontsize": FONT - 1, "handlelength": 2.4, "columnspacing": 1.2}
+    panel.figure.legend(handles, labels, loc="outside upper center", ncols=columns, **style)  # in no curve's way
 
 
 def _short(label: str, most: int = 40) -> str:
@@ -123,7 +125,7 @@ def _draw_intervals(panel: Any, rows: list[Group], colors: dict[Group, Any], rep
             mean.mean, place, xerr=mean.half_width, fmt="o", color=color, markersize=3, elinewidth=1, capsize=1.5
         )
     panel.set_yticks(range(len(rows)))
-    panel.set_yticklabels([_short(group.label, 30) + (" *" if group in report.best else "") for group in rows])
+    panel.set_yticklabels([_short(group.label, 26) + (" *" if group in report.best else "") for group in rows])
     panel.set_ylim(len(rows) - 0.4, -0.6)
     panel.set_xlabel(f"{with_unit(report.metric)}\nmean, 95 % interval, and each seed")
     panel.grid(axis="x", linewidth=0.3, color="#dddddd")

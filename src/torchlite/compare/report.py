@@ -1,9 +1,11 @@
 """The comparison itself: which runs, which score, which row is best, and what has to be said about it."""
 
 import collections
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from torchlite.compare import finding, records
 from torchlite.compare.columns import ABSENT, check_known, condition, shown
@@ -168,10 +170,13 @@ def _warnings(runs: Sequence[Run]) -> list[str]:
 def _comparable(metric: str, runs: Sequence[Run], notes: list[str]) -> bool:
     """Whether all were scored on the same images; says so when not."""
 
-    def images(run: Run) -> tuple[str, str]:
-        split = run.data.get("split")
-        held_out = split.get("held_out_sha256") or split.get("val") if isinstance(split, dict) else None
-        return str(run.data.get("fingerprint")), str(held_out) if metric.startswith("val/") else ""
+    def images(run: Run) -> str:
+        part, split = metric.partition("/")[0], run.data.get("split")
+        split = split if isinstance(split, dict) else {}
+        held_out = split.get("held_out_sha256") or split.get("val") if part == "val" else None
+        limits = (run.values.get(name) for name in ("trainer.limit_eval_batches", "data.eval_batch_size"))
+        few, size, whole = (n if isinstance(n, int) else math.inf for n in (*limits, split.get(part)))
+        return f"{run.data.get('fingerprint')} {held_out} {min(few * size, whole)}"
 
     sets = collections.Counter(map(images, runs))
     if len(sets) == 1:
@@ -186,7 +191,8 @@ def _comparable(metric: str, runs: Sequence[Run], notes: list[str]) -> bool:
 
 def _baseline(groups: Sequence[Group], text: str, known: Sequence[str]) -> Group:
     """The one group that a run directory, or conditions such as `optimizer=sgd optimizer.lr=0.1`, single out."""
-    inside = [g for g in groups if any(str(run.directory) == text.rstrip("/") for run in g.runs)]
+    place = Path(text).resolve()
+    inside = [group for group in groups if any(run.directory.resolve() == place for run in group.runs)]
     if not inside:
         if "=" not in text:
             raise UserError(

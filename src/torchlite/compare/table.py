@@ -48,17 +48,23 @@ def verdict(group: Group, report: Report) -> str:
         return ""
     if test.p is None:
         return f"not tested: {test.why_not}"
+    said = "no difference shown"
     if test.claimed:
-        return "better" if (test.difference.mean < 0) == report.less_is_better else "worse"
-    return "no difference shown"
+        said = "better" if (test.difference.mean < 0) == report.less_is_better else "worse"
+    whole = min(len(one.seeds(report.metric)) for one in (group, report.baseline) if one is not None)
+    return said if test.difference.n == whole else f"{said} on {test.difference.n} common seeds"
 
 
 def show(report: Report, console: Console) -> None:
     """Print the table, what its numbers are, notes, and the runs left out, a line each."""
-    table = _table(report)
-    if not console.is_terminal:  # a file or a pipe is as wide as the table needs
-        console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)
-    console.print(table)
+    tables = [_table(report)]
+    if _width(tables[0], console) > console.width and console.is_terminal and report.baseline is not None:
+        tables = [_table(report, tests=False), _table(report, scores=False)]  # rather than squeezed
+    for table in tables:
+        console.width = max(
+            console.width, _width(table, console)
+        )  # a file, a pipe or a small terminal gets whole lines
+        console.print(table)
     for line in [*explained(report), *report.notes]:
         console.out(line, highlight=False)
     show_unfit(report.unfit, console)
@@ -74,15 +80,21 @@ def show_unfit(unfit: list[Unfit], console: Console) -> None:
         console.out(f"  … and {len(unfit) - LINES_SHOWN} more; --json lists them all", highlight=False)
 
 
-def _table(report: Report) -> Table:
+def _width(table: Table, console: Console) -> int:
+    return console.measure(table, options=console.options.update(width=10_000)).maximum
+
+
+def _table(report: Report, scores: bool = True, tests: bool = True) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = report.columns or ["run"]
     table.add_column("")
     for name in names:
         table.add_column(Text(shown(name)), overflow="fold")
-    for name in ["n", report.metric, *report.beside]:
+    metrics = [report.metric, *report.beside] if scores else []
+    tests = tests and report.baseline is not None
+    for name in ["n", *metrics]:
         table.add_column(Text(shown(name)), justify="right", no_wrap=True)
-    if report.baseline is not None:
+    if tests:
         table.add_column("difference", justify="right", no_wrap=True)
         table.add_column("p (Holm)", justify="right", no_wrap=True)
         table.add_column("")
@@ -92,10 +104,10 @@ def _table(report: Report) -> Table:
         values = [shown(group.values[key]) for key in report.columns] or [group.label]
         cells = ["*" if best else "", *(v if len(v) <= LONGEST else v[: LONGEST - 1] + "…" for v in values)]
         cells.append(str(len(group.seeds(report.metric))))
-        for metric in [report.metric, *report.beside]:
+        for metric in metrics:
             mean = group.mean(metric)
             cells.append("" if mean is None else number(mean.mean) if metric == "seconds" else with_interval(mean))
-        if report.baseline is not None:
+        if tests:
             cells += comparison(group, report)
         table.add_row(*map(Text, cells), style="bold green" if best else None)
     return table
