@@ -87,6 +87,13 @@ def test_runs_left_out_are_a_line_each_and_the_rest_is_compared(compare, tmp_pat
         assert len([line for line in done.stdout.splitlines() if f"s/{name}: " in line and words in line]) == 1
 
 
+def test_nothing_is_left_out_in_silence(compare, tmp_path: Path) -> None:
+    made.sweep(tmp_path / "s", num_seeds=1)
+    made.run(tmp_path / "s" / "lost", result={"status": "running"}, facts={"code": {"commit": "b" * 40}})
+    assert "s/lost: cut off" in compare("s", "--csv", "-").stderr
+    assert "cut off" in json.loads(compare("s", "--json", "-").stdout)["left_out"][0]["reason"]
+
+
 def test_one_seed_has_no_interval(compare, tmp_path: Path) -> None:
     made.sweep(tmp_path / "s", num_seeds=1)
     done = compare("s", "--baseline", "optimizer=sgd optimizer.lr=0.1")

@@ -1,5 +1,6 @@
 """The figure: one column wide, letters of a readable size, the drawn numbers those of the table."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from PIL import Image
 from scipy import stats
 
 from tests.compare import made
-from torchlite.compare import curves, figure
+from torchlite.compare import curves, figure, page
 from torchlite.compare.report import Asked, report
 
 
@@ -35,7 +36,8 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
         (path / "metrics.jsonl").unlink()
     found = report([str(tmp_path / "s")], Asked())
     notes = figure.draw(found, tmp_path / "f.png")
-    assert notes == ["f.png shows the first 20 of 25 rows.", "No metrics.jsonl has val/acc1, so f.png shows no curves."]
+    without = "No metrics.jsonl has val/acc1 against updates, so f.png shows no curves."
+    assert notes == ["f.png shows the first 20 of 25 rows.", without]
 
 
 def test_names_that_mean_something_to_formulas_are_drawn_as_text(tmp_path: Path) -> None:
@@ -68,6 +70,23 @@ def test_curves_that_end_early_are_folded_where_all_have_values(tmp_path: Path) 
         many is not None and many.mean.updates[[0, -1]].tolist() == one.updates[[0, -1]].tolist() and many.low is None
     )
     assert len(many.mean.updates) == 3
+
+
+def test_a_published_record_has_curves_without_durations(tmp_path: Path) -> None:
+    directory = made.run(tmp_path / "s" / "a")
+    kept = []
+    for line in curves.lines(directory):
+        line.pop("seconds/epoch", None)
+        kept += [] if any(name.startswith("update/") for name in line) else [json.dumps(line)]
+    (directory / "metrics.jsonl").write_text("\n".join(kept))
+    curve = curves.read(directory)["val/acc1"]
+    assert curve.epochs.tolist() == [1, 2, 3] and np.isnan(curve.seconds).all()
+    found = report([str(tmp_path / "s")], Asked())
+    json.dumps(page.contents(found), allow_nan=False)
+    assert figure.draw(found, tmp_path / "f.png") == []
+    assert figure.draw(found, tmp_path / "f.png", "seconds")[0].startswith(
+        "No metrics.jsonl has val/acc1 against seconds"
+    )
 
 
 def test_broken_lines_are_skipped(tmp_path: Path) -> None:

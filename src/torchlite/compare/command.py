@@ -127,6 +127,8 @@ def _compare(asked: argparse.Namespace) -> int:
         _write(asked.json, lambda: table.as_json(found))
     if "-" not in written:
         table.show(found, Console(highlight=False))
+    elif asked.csv == "-":  # which has no place for them, as JSON has
+        table.show_notes(found, Console(stderr=True, highlight=False))
     for name in (asked.png, asked.pdf):
         if name:
             _draw(found, name, ".png" if name is asked.png else ".pdf", asked.x)

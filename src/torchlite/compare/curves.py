@@ -41,7 +41,8 @@ class Band:
 def read(directory: Path) -> dict[str, Curve]:
     """Every quantity in metrics.jsonl as a curve; lines that are no JSON or numbers that are not finite are skipped.
 
-    Epochs and seconds between the ends of two epochs go evenly with updates. Seconds are those of training and validation.
+    Epochs and seconds between the ends of two epochs go evenly with updates. Seconds are those of training and validation, and
+    not a number where durations were left out of the record, as they are of published ones.
     """
     points: dict[str, dict[float, float]] = {}
     ends: list[tuple[float, float, float]] = [(0.0, 0.0, 0.0)]
@@ -50,8 +51,8 @@ def read(directory: Path) -> dict[str, Curve]:
         for name, value in line.items():
             if name not in ("update", "epoch") and not name.startswith(TIMES):
                 points.setdefault(name, {})[update] = value
-        if "seconds/epoch" in line:
-            ends.append((update, float(line.get("epoch", len(ends))), ends[-1][2] + line["seconds/epoch"]))
+        if "seconds/epoch" in line or any(name.startswith("train/") for name in line):
+            ends.append((update, line.get("epoch", len(ends)), ends[-1][2] + line.get("seconds/epoch", math.nan)))
     at, epochs, seconds = (np.array(column) for column in zip(*ends, strict=True))
     curves = {}
     for name, found in points.items():

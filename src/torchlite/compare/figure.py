@@ -1,5 +1,6 @@
 """The figure for a paper: curves with bands above, intervals sorted below, in one column's width."""
 
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -49,14 +50,17 @@ def draw(report: Report, path: Path, axis: str = "updates") -> list[str]:
     with matplotlib.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks
         colors = dict(zip(drawn, zip(COLORS, DASHES, strict=True), strict=False))
-        bands = {group: found for group in drawn if (found := _band(group, default_curve(report)))}
+        found = {group: _band(group, default_curve(report)) for group in drawn}
+        bands = {g: band for g, band in found.items() if band and math.isfinite(band.mean.x(axis)[-1])}
         heights = ([2.1 + 0.06 * len(bands)] if bands else []) + [0.45 + 0.16 * len(rows)]
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.2), layout="constrained")
         panels = figure.subplots(len(heights), 1, gridspec_kw={"height_ratios": heights}, squeeze=False)[:, 0]
         if bands:
             _draw_curves(panels[0], bands, colors, default_curve(report), axis)
         else:
-            notes.append(f"No metrics.jsonl has {default_curve(report)}, so {path.name} shows no curves.")
+            notes.append(
+                f"No metrics.jsonl has {default_curve(report)} against {axis}, so {path.name} shows no curves."
+            )
         _draw_intervals(panels[-1], rows, colors, report)
         date = {"CreationDate": None} if path.suffix == ".pdf" else None  # the same records give the same file
         figure.savefig(path, metadata=date)

@@ -10,6 +10,7 @@ import hashlib
 import html
 import importlib.util
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -160,7 +161,7 @@ def _curves(report: Report) -> dict[str, Any]:
     metrics.sort(key=lambda name: (not name.startswith("val/"), not name.startswith("train/"), name))
     most = MOST_NUMBERS // max(1, 2 * len(report.runs) * len(metrics))
     most = min(MOST_POINTS, max(LEAST_POINTS, most))
-    pool: dict[tuple[float, ...], int] = {}
+    pool: dict[tuple[float | None, ...], int] = {}
 
     def packed(found: Sequence[curves.Curve]) -> list[Any] | None:
         band = curves.band(found, most) if found else None
@@ -180,6 +181,6 @@ def _curves(report: Report) -> dict[str, Any]:
     return {"curves": packed_curves, "arrays": [list(array) for array in pool]}
 
 
-def _rounded(values: curves.Numbers) -> list[float]:
-    """Six digits are more than a screen shows."""
-    return [float(f"{value:.6g}") for value in values.tolist()]
+def _rounded(values: curves.Numbers) -> list[float | None]:
+    """Six digits are more than a screen shows; None for what is not a number."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]

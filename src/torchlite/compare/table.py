@@ -65,7 +65,14 @@ def show(report: Report, console: Console) -> None:
             console.width, _width(table, console)
         )  # a file, a pipe or a small terminal gets whole lines
         console.print(table)
-    for line in [*explained(report), *report.notes]:
+    for line in explained(report):
+        console.out(line, highlight=False)
+    show_notes(report, console)
+
+
+def show_notes(report: Report, console: Console) -> None:
+    """What has to be said about the runs, and those that were left out, a line each."""
+    for line in report.notes:
         console.out(line, highlight=False)
     show_unfit(report.unfit, console)
 
