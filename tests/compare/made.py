@@ -103,7 +103,7 @@ def run(
     directory.mkdir(parents=True)
     (directory / "run.json").write_text(json.dumps(whole, indent=2))
     (directory / "result.json").write_text(json.dumps(whole_result, indent=2))
-    (directory / "metrics.jsonl").write_text(metrics(random.Random(directory.name), monitor, score, seconds))
+    (directory / "metrics.jsonl").write_text(metrics(random.Random(ascii(directory.name)), monitor, score, seconds))
     (directory / "config.yaml").write_text("seed: 0\n")
     (directory / "checkpoints").mkdir()
     return directory
