@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from torchlite.errors import UserError
 from torchlite.sweep import manage
 
 
@@ -19,15 +18,11 @@ def main() -> int:
     clean.add_argument("name")
     clean.add_argument("--keep", type=int, required=True, help="best jobs that keep theirs")
     asked = parser.parse_args()
-    try:
-        if asked.command == "status":
-            return manage.status(asked.name)
-        if asked.command == "retry":
-            return manage.retry(asked.name, asked.num_jobs)
-        return manage.clean(asked.name, asked.keep)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if asked.command == "status":
+        return manage.ended(lambda: manage.status(asked.name))
+    if asked.command == "retry":
+        return manage.ended(lambda: manage.retry(asked.name, asked.num_jobs))
+    return manage.ended(lambda: manage.clean(asked.name, asked.keep))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import hydra
 from omegaconf import DictConfig
 
 from torchlite import config
-from torchlite.sweep.jobs import frozen
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(cfg: DictConfig) -> float | None:
     composed = config.composed(cfg)
-    if composed.sweep_directory is not None:
+    if composed.sweep_directory is not None:  # a launcher of Hydra's own composed it anew
+        from torchlite.sweep.jobs import frozen
+
         composed = frozen(composed)
     from torchlite import run  # brings torch, which no refused word and no --help has to wait for
 

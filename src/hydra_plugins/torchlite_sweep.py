@@ -1,5 +1,6 @@
 """What Hydra finds by itself: the sweeper that plans every job first, and the launcher with a process for each job."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,11 @@ class Local(Launcher):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None: ...
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        raise NotImplementedError("hydra/launcher=local and serial need hydra/sweeper=jobs, which is the default.")
+        print(
+            "hydra/launcher=local and serial need hydra/sweeper=jobs; with another sweeper say hydra/launcher=basic.",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
 
 
 def _plain(part: Any) -> Any:

@@ -49,6 +49,7 @@ class Composed:
     sweep_directory: Path | None = None  # of a job of a sweep
     command: str = ""  # as typed
     num_threads: int | None = None  # what trainer.num_threads=auto means, where a sweep has fixed it
+    code: tuple[dict[str, Any], str] | None = None  # commit and patch, where a sweep has loaded the code before
     trusted: tuple[str, ...] | None = None  # the user's modules it may name; None: any, since it was typed here
 
 
@@ -68,20 +69,19 @@ def composed(cfg: DictConfig) -> Composed:
 
 def recorded(facts: dict[str, Any], here: Composed) -> Composed:
     """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
-    cfg = OmegaConf.create(facts["config"])
-    assert isinstance(cfg, DictConfig)
+    cfg = DictConfig(facts["config"])
     cfg.dry_run = here.config["dry_run"]
     if any(word.startswith("data_dir=") for word in here.overrides):
         cfg.data_dir = here.config["data_dir"]
     then = plain(cfg, facts["options"], facts["overrides"])
-    return dataclasses.replace(then, name=facts["name"], identity=facts["identity"], command=here.command, trusted=())
+    known = {"name": facts["name"], "identity": facts["identity"], "num_threads": facts["num_threads"]}
+    return dataclasses.replace(then, **known, command=here.command, trusted=())
 
 
-def from_facts(facts: dict[str, Any], sweep_directory: Path | None) -> Composed:
-    """A config as it was written down when it was planned here, so that it may name what was typed then."""
-    cfg = OmegaConf.create(facts["config"])
-    assert isinstance(cfg, DictConfig)
-    return plain(cfg, facts["options"], facts["words"], sweep_directory)
+def from_facts(facts: dict[str, Any], sweep_directory: Path | None, trusted: tuple[str, ...] | None = ()) -> Composed:
+    """A sweep's job as it was written down. `trusted` as in `Composed`: None only where it was typed in this very sweep."""
+    made = plain(DictConfig(facts["config"]), facts["options"], facts["words"], sweep_directory)
+    return dataclasses.replace(made, trusted=trusted, identity=facts["identity"])
 
 
 def typed_command() -> str:
@@ -91,9 +91,7 @@ def typed_command() -> str:
 
 def as_typed(overrides: Any) -> list[str]:
     """The words as they stand; merely looping over them would resolve what a word refers to, secrets included."""
-    words = OmegaConf.to_container(overrides, resolve=False)
-    assert isinstance(words, list)
-    return [str(word) for word in words]
+    return [str(word) for word in OmegaConf.to_container(overrides, resolve=False) or ()]
 
 
 def plain(
@@ -237,6 +235,8 @@ def for_each_job(arguments: list[str]) -> list[str]:
 
     def held(text: str) -> str:
         key, equals, value = text.partition("=")
+        if key.startswith("hydra"):  # of the sweep itself
+            return text
         inside = key.split(".")[0] in swept or ("experiment" in swept and key not in GROUPS)
         plain = text in parsed and "." in key and not parsed[text].is_sweep_override()
         return f"{key}=choice({value})" if plain and inside and value else text
@@ -295,6 +295,6 @@ def _wrong_words(words: list[str], loader: ConfigLoader, sweep: bool) -> list[st
     except HydraException as error:
         return [*problems, _short(error)]
     for override in overrides:
-        if override.key_or_group not in groups:
+        if override.key_or_group not in groups and not override.key_or_group.startswith("hydra"):
             problems += mistakes.wrong_key(override, cfg, groups)
     return list(dict.fromkeys(problems))

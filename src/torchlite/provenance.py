@@ -31,6 +31,21 @@ def git_state() -> tuple[dict[str, Any], str]:
     return {"commit": commit.strip(), "dirty": dirty}, patch or ""
 
 
+def is_other_code(
+    directory: Path, facts: dict[str, Any], named: dict[str, Any], now: tuple[dict[str, Any], str]
+) -> bool:
+    """Whether a run computed by other code than `now`, which `git_state` gave, and the modules that a config names.
+
+    Args:
+        directory, facts: the run's, and what its run.json says.
+    """
+    code, changes = now
+    patch = directory / "source.patch"
+    then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
+    own = {name: where for name, (where, _) in modules(named).items()}
+    return bool(facts["code"] != {**code, "modules": own} or changes != then_changes)
+
+
 def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
     """What git prints, or None where there is no git or it refuses."""
     try:

@@ -48,7 +48,10 @@ class Busy(UserError):
 class Record:
     """One run's directory, locked for as long as the run lives."""
 
-    def __init__(self, directory: Path, config: dict[str, Any], words: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, directory: Path, config: dict[str, Any], words: dict[str, Any] | None = None, code: Any = None
+    ) -> None:
+        self.code = code  # commit and patch, as of provenance.git_state; None to ask it when the run begins
         self.directory = directory
         self.config = config
         self.words = words or {}  # what run.json says of the words typed
@@ -61,7 +64,7 @@ class Record:
     @contextlib.contextmanager
     def hold(self) -> Iterator["Record"]:
         """Keep the directory from every other process; a lock goes with its process, however that ends."""
-        lock = filelock.FileLock(self.directory / LOCK, blocking=False)
+        lock = filelock.FileLock(self.directory / LOCK, timeout=1)  # somebody may just be asking whether it is held
         try:
             lock.acquire()
         except filelock.Timeout as error:
@@ -164,7 +167,8 @@ class Record:
         """Write config.yaml and source.patch before anything can go wrong."""
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
         (self.directory / "config.yaml").write_text(text, encoding="utf-8")
-        self._code, patch = provenance.git_state()
+        code, patch = self.code or provenance.git_state()
+        self._code = dict(code)
         if patch:
             (self.directory / "source.patch").write_text(patch, encoding="utf-8", errors="surrogateescape")
 
@@ -241,9 +245,7 @@ def claim_job(sweep: Path, overrides: Sequence[str], identity: str) -> Path:
     return directory
 
 
-SINGLE_RUN = re.compile(
-    r"\d{8}-\d{6}-"
-)  # how the directory of a single run begins, which may lie beside a sweep's jobs
+SINGLE_RUN = re.compile(r"\d{8}-\d{6}-")  # how a single run's directory begins, which may lie beside a sweep's jobs
 
 
 def find(sweep: Path, identity: str) -> Path | None:

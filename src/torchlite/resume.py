@@ -66,7 +66,8 @@ def facts(directory: Path) -> dict[str, Any] | None:
         found |= json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found["config"], dict):
             raise TypeError("its config is none")
-        return {name: found[name] for name in ("config", "options", "overrides", "name", "identity", "choices", "code")}
+        kept = ("config", "options", "overrides", "name", "identity", "choices", "code", "num_threads")
+        return {name: {"num_threads": None, **found}[name] for name in kept}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}); start the run again without resume.") from error
 
@@ -155,13 +156,10 @@ def what_is_not_the_same(directory: Path, named: dict[str, Any]) -> str:
     """In words, whether a finished run used other code, or data elsewhere, than a run of this config would now."""
     try:
         then = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-        code, data_dir = then["code"], then["data"]["data_dir"]
+        other_code = provenance.is_other_code(directory, then, named, provenance.git_state())
+        data_dir = then["data"]["data_dir"]
     except (OSError, ValueError, KeyError, TypeError):
         return "its run.json cannot be read"
-    patch = directory / "source.patch"
-    now, changes = provenance.git_state()
-    then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
-    now["modules"] = {name: facts for name, (facts, _) in provenance.modules(named).items()}
     other_data = data_dir != str(Path(named["data_dir"]).absolute()) and named["data"].get("root") is not None
-    differences = ["by other code than now's"] if code != now or changes != then_changes else []
+    differences = ["by other code than now's"] if other_code else []
     return ", ".join(differences + (["from another data_dir"] if other_data else []))

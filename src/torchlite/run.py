@@ -13,11 +13,11 @@ from torchlite import build, checkpoint, machine, randomness, record, resume, st
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
-from torchlite.errors import DONE, FAULT, MISTAKE, MachineError, UserError
+from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, TERMINATED, MachineError, UserError
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Busy, Record
-from torchlite.stopping import EXIT_CODES, Stopped
+from torchlite.stopping import Stopped
 from torchlite.trainer import Trainer
 from torchlite.update import ADVICE, NotFiniteError
 
@@ -34,9 +34,8 @@ def run(composed: Composed) -> float | None:
     except Busy as error:
         print(error, file=sys.stderr)
         score, code = None, MISTAKE
-    stopped = code in EXIT_CODES.values()  # which ends a sweep too
     others_go_on = composed.sweep_directory is not None and not composed.config["fail_fast"]
-    if code and (stopped or not others_go_on):
+    if code and (code in (INTERRUPTED, TERMINATED) or not others_go_on):  # a time limit is each job's own
         raise SystemExit(code)
     return math.nan if code else score
 
@@ -79,7 +78,7 @@ def _run(composed: Composed) -> float | None:
     is_new = directory is None and composed.sweep_directory is None
     if directory is None:
         directory = claim(composed)
-    with Record(directory, composed.record, _words(composed)).hold() as rec:
+    with Record(directory, composed.record, _words(composed), composed.code).hold() as rec:
         result = record.read_result(directory)
         if result.get("status") == record.FINISHED and isinstance(result.get("best"), dict):
             others = resume.what_is_not_the_same(directory, composed.config)
@@ -268,6 +267,7 @@ def _words(composed: Composed) -> dict[str, Any]:
         "options": composed.choices,
         "overrides": list(composed.overrides),
         "command": composed.command,
+        **({} if composed.num_threads is None else {"num_threads": composed.num_threads}),
     }
 
 

@@ -52,6 +52,7 @@ def test_a_typed_word_wins_over_the_files() -> None:
         ("{product: {a: []}}", "sweep.product.a"),
         ("{product: [a]}", "sweep.product"),
         ("{list: {a: 1}}", "sweep.list"),
+        ("{list: [{a: 1}], product: {a: [2]}}", "a is in two sections"),
         ("{list: [a=1]}", "sweep.list"),
         ("{join: {a: 1}}", "sweep.join"),
         ("{join: [{zip: []}]}", "sweep.join[0].zip"),

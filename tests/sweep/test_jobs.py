@@ -53,7 +53,7 @@ def test_each_record_names_its_own_choice(typed: Typed, tmp_path: Path) -> None:
         facts = json.loads((path / "run.json").read_text())
         choice = facts["options"]["model"]
         assert path.name.startswith(choice) or f"_{choice}" in path.name
-        assert f"model={choice}" in facts["overrides"]
+        assert f"model={choice}" in facts["overrides"] and facts["command"].startswith("python train.py -m")
         assert facts["config"]["model"]["_target_"].endswith({"mlp": "MLP", "small_cnn": "SmallCNN"}[choice])
 
 
@@ -135,6 +135,10 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(typed: Typed, tmp_path: Pat
     done = typed("-m", *WORDS[:2], "name=s", "model.in_chans=3,1", "fail_fast=true")
     assert done.code == 1
     assert len(list((tmp_path / "outputs").rglob("result.json"))) == 1
+    (failed,) = (tmp_path / "outputs").rglob("result.json")
+    before = failed.stat().st_mtime_ns
+    done = typed("-m", *WORDS[:2], "name=s", "model.in_chans=3,1", "fail_fast=true")
+    assert done.code == 1 and failed.stat().st_mtime_ns > before  # tried again, not given up for the failure of before
 
 
 def test_a_dry_run_creates_nothing(typed: Typed, tmp_path: Path) -> None:

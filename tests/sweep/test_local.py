@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 
 from tests.conftest import ROOT, USER_ENVIRONMENT, Typed
 from tests.runs import BASE, assert_same_run, result
-from torchlite.sweep import local
+from torchlite.errors import UserError
+from torchlite.sweep import slots
 
 LONG = tuple(word for word in BASE if "max_epochs" not in word)
 
@@ -21,11 +23,6 @@ def jobs(tmp_path: Path, name: str = "s") -> dict[str, Path]:
     """Job directories by the words that differ."""
     facts = json.loads((tmp_path / "outputs" / name / "sweep.json").read_text())
     return {" ".join(sorted(fact["words"])): tmp_path / "outputs" / name / fact["directory"] for fact in facts["jobs"]}
-
-
-def starts(run: Path) -> int:
-    """How often a run was begun or gone on with."""
-    return (run / "train.log").read_text().count("writing to")
 
 
 def launch(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
@@ -86,11 +83,13 @@ def test_failures_of_every_kind_stop_no_other_and_are_done_again(typed: Typed, t
 
 def test_two_launches_in_one_second_run_each_job_once(tmp_path: Path) -> None:
     """B01, in one sweep: they share the work."""
-    words = [*BASE, "name=s", "seed=0,1,2,3"]
+    spy = f"+callbacks.spy={{_target_:tests.strangers.Spy,file:{tmp_path}/hooks.txt}}"
+    words = [*BASE, "name=s", "seed=0,1,2,3", spy]
     both = [launch(tmp_path, *words) for _ in range(2)]
     texts = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], texts
-    assert [starts(path) for path in jobs(tmp_path).values()] == [1, 1, 1, 1]
+    assert (tmp_path / "hooks.txt").read_text().count("fit begin") == 4
+    assert [result(path)["status"] for path in jobs(tmp_path).values()] == ["finished"] * 4
     assert all(out.count("finished  val/acc1") >= 4 for out, _ in texts)
 
 
@@ -138,8 +137,9 @@ def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path) -> None:
 def test_jobs_at_a_time_have_gpus_and_cores_of_their_own(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "visible_gpus", lambda: ["3", "5"])
-    monkeypatch.setattr(local, "num_cores", lambda: 8)
+    monkeypatch.setattr(slots, "visible_gpus", lambda: ["3", "5"])
+    monkeypatch.setattr(slots, "num_cores", lambda: 8)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where the locks are
     words = ["-m", *BASE, "name=s", "hydra/launcher=local", "+callbacks.told._target_=tests.strangers.Environment"]
     done = typed(
         *words, "seed=0,1", "data.in_memory=false", "data.num_workers=1"
@@ -149,15 +149,29 @@ def test_jobs_at_a_time_have_gpus_and_cores_of_their_own(
     assert told == ["3 4", "5 4"]
 
 
-def test_cores_are_divided_and_gpus_shared_when_there_are_more_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "num_cores", lambda: 8)
-    monkeypatch.setattr(local, "visible_gpus", list)
-    assert [slot.num_cores for slot in local.slots(3, on_cpu=False)] == [2, 2, 2]
-    assert len(local.slots("auto", on_cpu=True)) == 2
-    monkeypatch.setattr(local, "visible_gpus", lambda: ["0", "1"])
-    slots = local.slots(3, on_cpu=False)
-    assert [slot.gpu for slot in slots] == ["0", "1", "0"] and len({slot.lock for slot in slots}) == 3
-    assert len(local.slots("auto", on_cpu=False)) == 2 and local.slots(1, on_cpu=True)[0].gpu is None
+def test_cores_are_divided_and_gpus_are_ones_that_nobody_else_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "num_cores", lambda: 8)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    on_cpu = slots.Slots(3, ["auto"], gpus=[])
+    assert on_cpu.num_cores == 2 and [on_cpu.take() is not None for _ in range(4)] == [True, True, True, False]
+    assert slots.Slots("auto", ["cpu"], gpus=["0"]).num_jobs == 2
+    one, other = slots.Slots(1, ["auto"], gpus=["0", "1"]), slots.Slots("auto", ["cuda"], gpus=["0", "1"])
+    first, second = one.take(), other.take()
+    assert first is not None and second is not None and (first.gpu, second.gpu) == ("0", "1")
+    assert second.environment == {"TORCHLITE_CORES": "4", "CUDA_VISIBLE_DEVICES": "1"}
+    assert other.take() is None  # the first sweep has the other GPU
+    first.give_back()
+    third = other.take()
+    assert third is not None and third.gpu == "0" and one.take() is None
+    more = slots.Slots(4, ["auto"], gpus=["7"])
+    assert [slot.gpu for slot in (more.take(), more.take(), more.take(), more.take()) if slot] == ["7"] * 4
+
+
+def test_a_gpu_by_its_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="trainer.device=cuda:1"):
+        slots.Slots(2, ["cuda:1"], gpus=["0", "1"])
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "many", "true"])

@@ -68,16 +68,32 @@ def test_clean_keeps_the_checkpoints_of_the_best(typed: Typed, sweep, tmp_path: 
     assert done.code == 0 and "3 finished" in done.stdout
 
 
-def test_a_record_from_elsewhere_names_nothing_that_is_not_allowed(typed: Typed, sweep, tmp_path: Path) -> None:
+def test_a_record_from_elsewhere_names_nothing_that_is_not_allowed(
+    typed: Typed, sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """O01: sweep.json is a record like any other."""
     typed("-m", *BASE, "name=s", "seed=0")
     path = tmp_path / "outputs" / "s" / "sweep.json"
     facts = json.loads(path.read_text())
-    facts["jobs"][0]["config"]["callbacks"]["x"] = {"_target_": "os.system", "command": f"touch {tmp_path}/pwned"}
-    path.write_text(json.dumps(facts))
     (runs(tmp_path)[0] / "result.json").unlink()
-    done = sweep("retry", "s")
-    assert done.code == 2 and "callbacks.x._target_=os.system" in done.stderr and not (tmp_path / "pwned").exists()
+    (tmp_path / "mine_not_to_import.py").write_text(f"open('{tmp_path}/pwned', 'w')\ndef f(): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for target in ("os.system", "mine_not_to_import.f", "yaml.unsafe_load", "torch.load", "filelock.FileLock"):
+        facts["jobs"][0]["config"]["callbacks"]["x"] = {"_target_": target}
+        path.write_text(json.dumps(facts))
+        done = sweep("retry", "s")
+        assert done.code == 2 and f"callbacks.x._target_={target}" in done.stderr
+        assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"jobs": [{}], "num_threads": 1}', '{"jobs": 3, "num_threads": 1}'])
+def test_a_damaged_sweep_json_is_named(sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs" / "s").mkdir(parents=True)
+    (tmp_path / "outputs" / "s" / "sweep.json").write_text(damage)
+    done = sweep("status", "s")
+    assert done.code == 2 and "sweep.json cannot be read" in done.stderr
+    assert sweep("status").code == 0
 
 
 @pytest.mark.parametrize("words", [("status", "nothing"), ("retry", "nothing"), ("clean", "nothing", "--keep", "1")])

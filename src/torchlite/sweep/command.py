@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from hydra_plugins.torchlite_sweep import Local
 from torchlite import config
 from torchlite.config import Composed
-from torchlite.data.memory import num_cores
 from torchlite.errors import DONE, FAULT, MISTAKE, WAITING, UserError
 from torchlite.record import FAILED, FINISHED, STOPPED
 from torchlite.stopping import EXIT_CODES
 from torchlite.sweep import jobs as sweep_jobs
-from torchlite.sweep import local, plan, table
+from torchlite.sweep import local, plan, processes, table
 from torchlite.sweep.jobs import ELSEWHERE, Job
+from torchlite.sweep.slots import Slots, num_cores
 
 
 def sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], parts: dict[str, Any]) -> None:
@@ -42,11 +42,14 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
     console = Console(highlight=False)
     directory, composed = plan.compose_all(master, arguments, parts)
     if isinstance(launcher, Local):
-        local.preload(_libraries(composed))  # imports torch beside this process, which is about to do the same
+        processes.preload(_libraries(composed))  # imports torch beside this process, which is about to do the same
     plan.check_all(composed)
-    on_cpu = all(job.config["trainer"]["device"] == "cpu" for job in composed)
-    slots = local.slots(launcher.num_jobs, on_cpu) if isinstance(launcher, Local) else []
-    at_a_time = len(slots) or _jobs_of(master)
+    slots = (
+        Slots(launcher.num_jobs, [job.config["trainer"]["device"] for job in composed])
+        if isinstance(launcher, Local)
+        else None
+    )
+    at_a_time = slots.num_jobs if slots else _jobs_of(master)
     jobs = [sweep_jobs.planned(directory, one) for one in composed]
     sweep_jobs.label_all(jobs)
     if composed[0].config["dry_run"]:
@@ -55,17 +58,18 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
     plan.check_data(jobs)
     jobs = sweep_jobs.settle(directory, composed, threads(at_a_time), config.typed_command())
     plan.show(jobs, directory, at_a_time, console)
-    if isinstance(launcher, Local):
+    if slots:
         return run_here(jobs, slots, composed[0].config["fail_fast"], console)
-    _launch_elsewhere(launcher, jobs)
+    os.environ["TORCHLITE_CORES"] = str(max(1, num_cores() // at_a_time))  # for the processes of other launchers
+    stopped_with = _launch_elsewhere(launcher, jobs)
     table.summary(jobs, console)
-    return exit_code(jobs)
+    return stopped_with or exit_code(jobs)
 
 
-def run_here(jobs: Sequence[Job], slots: Sequence[local.Slot], fail_fast: bool, console: Console) -> int:
+def run_here(jobs: Sequence[Job], slots: Slots, fail_fast: bool, console: Console) -> int:
     """Run the jobs in processes of this machine and sum them up; the exit code."""
-    watcher = table.Watcher(jobs, console, len(slots))
-    signals = local.Launcher(jobs, slots, fail_fast, watcher).run()
+    watcher = table.Watcher(jobs, console, slots.num_jobs)
+    signals = local.Runner(jobs, slots, fail_fast, watcher).run()
     if signals:
         print("the sweep was stopped; the same command goes on", file=sys.stderr, flush=True)
         code = EXIT_CODES[signal.Signals(signals[0])]
@@ -75,16 +79,27 @@ def run_here(jobs: Sequence[Job], slots: Sequence[local.Slot], fail_fast: bool, 
     return code if signals else exit_code(jobs)
 
 
-def _launch_elsewhere(launcher: Launcher, jobs: Sequence[Job]) -> None:
-    """Hand the jobs to another launcher of Hydra's, and wait for those that another process holds."""
+def _launch_elsewhere(launcher: Launcher, jobs: Sequence[Job]) -> int | None:
+    """Hand the jobs to another launcher of Hydra's, and wait for those that another process holds.
+
+    Returns:
+        the exit code when a job ended the sweep: a signal, or a failure with `fail_fast`.
+    """
     left = [job for job in jobs if job.state != FINISHED]
-    results = launcher.launch([list(job.composed.overrides) for job in left], initial_job_idx=0) if left else []
-    for result in results:
-        result.return_value  # noqa: B018 - raises what the job raised
-    for job in jobs:
-        while (state := job.look()) == ELSEWHERE:
+    stopped_with = None
+    try:
+        results = launcher.launch([list(job.composed.overrides) for job in left], initial_job_idx=0) if left else []
+        for result in results:
+            result.return_value  # noqa: B018 - raises what the job raised
+    except SystemExit as ended:
+        stopped_with = int(ended.code or 0) or None
+    for job in left:
+        while (state := job.look()) == ELSEWHERE and not stopped_with:
             time.sleep(1)
-        job.state = state if state in (FINISHED, STOPPED) else FAILED
+        job.state = state
+        if state not in (FINISHED, STOPPED, FAILED) and not stopped_with:
+            job.state, job.reason = FAILED, "its process ended without a result; the same command goes on"
+    return stopped_with
 
 
 def exit_code(jobs: Sequence[Job]) -> int:
@@ -108,5 +123,5 @@ def _libraries(composed: Sequence[Composed]) -> set[str]:
 
 def _jobs_of(master: DictConfig) -> int:
     """How many jobs another launcher runs at a time, where it says so as joblib's does."""
-    asked = master.hydra.launcher.get("n_jobs", 1)
+    asked = OmegaConf.select(master, "hydra.launcher.n_jobs", default=1)
     return num_cores() if not isinstance(asked, int) or asked < 1 else asked

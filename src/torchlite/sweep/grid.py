@@ -34,7 +34,7 @@ def jobs(typed: Sequence[Override], parts: Mapping[str, Any]) -> list[list[str]]
     kept: list[Row] = []
     for row in rows(parts, "sweep"):
         left = {key: word for key, word in row.items() if key not in typed_keys}
-        if left not in kept:
+        if left == row or left not in kept:  # two rows may have become one; what was twice is refused later
             kept.append(left)
     typed_words = [[word for _, word in chosen] for chosen in itertools.product(*choices)]
     return [[*row.values(), *chosen] for row in kept for chosen in typed_words]
@@ -58,10 +58,17 @@ def rows(part: Any, path: str) -> list[Row]:
         if name not in SECTIONS:
             raise UserError(f"{path}.{name}: no such section; there are {', '.join(SECTIONS)}.")
     sections = [SECTION_ROWS[name](part[name], f"{path}.{name}") for name in SECTIONS if part.get(name) is not None]
-    found = [
-        dict(itertools.chain.from_iterable(row.items() for row in choice)) for choice in itertools.product(*sections)
-    ]
-    return found
+    return [_merged(choice, path) for choice in itertools.product(*sections)]
+
+
+def _merged(choice: Sequence[Row], path: str) -> Row:
+    merged: Row = {}
+    for row in choice:
+        for key in row:
+            if key in merged:
+                raise UserError(f"{path}: {key} is in two sections of one part; leave it in one of them.")
+        merged |= row
+    return merged
 
 
 def _product(section: Any, path: str) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import filelock
 
-from torchlite import config, provenance, record, resume
+from torchlite import config, provenance, record
 from torchlite.config import Composed
 from torchlite.errors import UserError
 from torchlite.naming import job_name
@@ -74,7 +74,11 @@ def read(sweep: Path) -> dict[str, Any]:
     path = sweep / FILE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return {"num_threads": facts["num_threads"], "jobs": list(facts["jobs"]), **facts}
+        for fact in facts["jobs"]:
+            if not isinstance(fact["config"], dict) or not all(isinstance(word, str) for word in fact["words"]):
+                raise TypeError("a job's config or words are none")
+            _ = fact["identity"], fact["options"], Path(fact["directory"])
+        return {"num_threads": int(facts["num_threads"]), "command": str(facts["command"]), "jobs": facts["jobs"]}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -101,14 +105,15 @@ def settle(sweep: Path, planned: Sequence[Composed], num_threads: int, command: 
         with filelock.FileLock(sweep / LOCK):
             before = read(sweep)
             num_threads = before["num_threads"] if before else num_threads
+            code = provenance.git_state()
             jobs = []
             for composed in planned:
                 directory = record.claim_job(sweep, composed.overrides, composed.identity)
-                jobs.append(Job(dataclasses.replace(composed, num_threads=num_threads), directory))
+                own = dataclasses.replace(composed, num_threads=num_threads, command=command, code=code)
+                jobs.append(Job(own, directory))
             ours = {job.composed.identity for job in jobs}
             others = [fact for fact in before["jobs"] if fact["identity"] not in ours] if before else []
-            code, patch = provenance.git_state()
-            facts = {"command": command, "num_threads": num_threads, "code": {**code, "changed": bool(patch)}}
+            facts = {"command": command, "num_threads": num_threads, "code": code[0]}
             write_json(sweep / FILE, {**facts, "jobs": [*others, *(job.fact for job in jobs)]})
     except OSError as error:
         raise UserError(f"{sweep} cannot be written: {error.strerror}. Sweeps are written to ./outputs.") from error
@@ -124,14 +129,9 @@ def frozen(composed: Composed) -> Composed:
     facts = read(composed.sweep_directory)
     for fact in reversed(facts["jobs"] if facts else []):
         if fact["words"] == list(composed.overrides):
-            return from_record(fact, facts["num_threads"], composed)
+            job = config.from_facts(fact, composed.sweep_directory, trusted=None)  # typed in this sweep
+            return dataclasses.replace(job, command=facts["command"], num_threads=facts["num_threads"])
     return composed
-
-
-def from_record(fact: dict[str, Any], num_threads: int, like: Composed) -> Composed:
-    """A job of sweep.json, with what comes from the environment looked up here."""
-    job = config.from_facts(fact, like.sweep_directory)
-    return dataclasses.replace(job, command=like.command, num_threads=num_threads, identity=fact["identity"])
 
 
 def of_sweep(sweep: Path) -> list[Job]:
@@ -143,15 +143,10 @@ def of_sweep(sweep: Path) -> list[Job]:
         )
     jobs = []
     for fact in facts["jobs"]:
-        composed = dataclasses.replace(config.from_facts(fact, sweep), num_threads=facts["num_threads"])
-        directory = sweep / Path(fact["directory"]).name
-        jobs.append(Job(dataclasses.replace(composed, identity=fact["identity"], command=facts["command"]), directory))
+        own = config.from_facts(fact, sweep)
+        own = dataclasses.replace(own, num_threads=facts["num_threads"], command=facts["command"])
+        jobs.append(Job(own, sweep / Path(fact["directory"]).name))
     label_all(jobs)
     for job in jobs:
         job.state = job.look()
     return jobs
-
-
-def by_other_code(job: Job) -> bool:
-    """Whether a finished job was computed by other code than there is now."""
-    return "other code" in resume.what_is_not_the_same(job.directory, job.composed.config)

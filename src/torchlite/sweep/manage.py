@@ -3,16 +3,34 @@
 import json
 import os
 import shutil
+import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from torchlite.errors import DONE, UserError
+from torchlite import stopping
+from torchlite.errors import DONE, MISTAKE, UserError
 from torchlite.record import FINISHED, Record
-from torchlite.sweep import command, jobs, local, plan, table
+from torchlite.sweep import command, jobs, plan, table
 from torchlite.sweep.jobs import Job
+from torchlite.sweep.slots import Slots
+
+
+def ended(command: Callable[[], int]) -> int:
+    """The exit code of a command; a mistake of the user and a stop are said in a line."""
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # as in config.command
+    try:
+        with stopping.at_once():
+            return command()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return MISTAKE
+    except stopping.Stopped as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return stopped.code
 
 
 def status(name: str | None) -> int:
@@ -48,10 +66,10 @@ def retry(name: str, num_jobs: int) -> int:
     if not left:
         console.print(f"all {len(found)} jobs are finished", markup=False)
         return DONE
-    slots = local.slots(num_jobs, all(job.composed.config["trainer"]["device"] == "cpu" for job in left))
+    slots = Slots(num_jobs, [job.composed.config["trainer"]["device"] for job in left])
     plan.check_all([job.composed for job in left])
     plan.check_data(left)
-    plan.show(left, directory, len(slots), console)
+    plan.show(left, directory, slots.num_jobs, console)
     return command.run_here(left, slots, fail_fast=False, console=console)
 
 

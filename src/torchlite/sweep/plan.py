@@ -21,12 +21,12 @@ from rich.table import Table
 
 from torchlite import config
 from torchlite.config import Composed
-from torchlite.data.memory import num_cores
 from torchlite.errors import UserError
 from torchlite.naming import run_name
 from torchlite.record import FINISHED, read_result
 from torchlite.sweep import grid
 from torchlite.sweep.jobs import Job
+from torchlite.sweep.slots import num_cores
 
 MOST_PROBLEMS, MOST_ROWS = 12, 40  # shown
 
@@ -138,7 +138,9 @@ def check_data(jobs: Sequence[Job]) -> None:
     Raises:
         UserError: what building it raises.
     """
-    from torchlite import build, machine
+    import torch
+
+    from torchlite import build
 
     problems = []
     seen: set[str] = set()
@@ -149,9 +151,8 @@ def check_data(jobs: Sequence[Job]) -> None:
         key = json.dumps({k: v for k, v in node.items() if k not in ("batch_size", "num_workers")}, default=str)
         if key not in seen:
             seen.add(key)
-            device = machine.find_device(job.composed.config["trainer"]["device"])
-            try:
-                build.data(node, seed=job.composed.config["seed"], device=device)
+            try:  # on the CPU, so that this process holds no GPU
+                build.data(node, seed=job.composed.config["seed"], device=torch.device("cpu"))
             except UserError as error:
                 problems.append(str(error))
     if problems:
@@ -173,7 +174,7 @@ def needs(jobs: Sequence[Job], outputs: Path, newest: int = 300) -> tuple[float 
     Args:
         newest: earlier runs that are looked at.
     """
-    wanted = {shape(job.composed.config) for job in jobs if job.state != FINISHED}
+    wanted = {shape(job.composed.record) for job in jobs if job.state != FINISHED}
     seconds: dict[str, list[float]] = {}
     sizes: dict[str, list[int]] = {}
     runs = sorted(outputs.glob("*/*/result.json"), key=lambda path: path.stat().st_mtime, reverse=True)[:newest]
@@ -186,7 +187,7 @@ def needs(jobs: Sequence[Job], outputs: Path, newest: int = 300) -> tuple[float 
         if result.get("status") == FINISHED and found in wanted:
             seconds.setdefault(found, []).append(result["seconds"])
             sizes.setdefault(found, []).append(sum(f.stat().st_size for f in run.rglob("*") if f.is_file()))
-    left = [shape(job.composed.config) for job in jobs if job.state != FINISHED]
+    left = [shape(job.composed.record) for job in jobs if job.state != FINISHED]
     if not left or not wanted <= seconds.keys():
         return None, None
     return sum(statistics.median(seconds[key]) for key in left), sum(statistics.median(sizes[key]) for key in left)

@@ -14,8 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from torchlite import provenance
 from torchlite.record import FAILED, FINISHED, STOPPED
-from torchlite.sweep.jobs import RUNNING, Job, by_other_code
+from torchlite.sweep.jobs import RUNNING, Job
 from torchlite.sweep.plan import duration
 
 REFRESH_SECONDS = 0.5
@@ -30,9 +31,11 @@ class Watcher:
         self.jobs, self.console, self.at_a_time = jobs, console, at_a_time
         self.numbers = {job.composed.identity: number for number, job in enumerate(jobs, 1)}
         self.began: dict[str, tuple[float, int]] = {}  # when a job was started here, and the epochs it had done
+        self.over = {job.composed.identity for job in jobs if job.state == FINISHED}
         self.took: list[float] = []  # seconds of the jobs that finished here
         self.live: Live | None = None
         self._drawn = 0.0
+        self._said: set[str] = set()
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -47,8 +50,19 @@ class Watcher:
         self.began[job.composed.identity] = time.monotonic(), latest(job.directory).get("epoch", 0)
         self._say(job, "started" if job.state == RUNNING else job.state)
 
+    def started_at(self, job: Job) -> float:
+        """Seconds since the epoch, as a file's time would have it: clocks of file systems tick coarsely."""
+        return time.time() - (time.monotonic() - self.began[job.composed.identity][0]) - 0.1
+
+    def say_once(self, text: str) -> None:
+        """A line that is not repeated."""
+        if text not in self._said:
+            self._said.add(text)
+            self.console.print(text, markup=False, soft_wrap=True)
+
     def ended(self, job: Job) -> None:
         """A failure shows at once, with its cause and where its log is."""
+        self.over.add(job.composed.identity)
         began = self.began.get(job.composed.identity)
         seconds = 0.0 if began is None else time.monotonic() - began[0]
         if job.state == FINISHED and began is not None:
@@ -76,7 +90,7 @@ class Watcher:
         self.live.update(table, refresh=True)
 
     def _title(self, running: int) -> str:
-        ended = sum(job.state in (FINISHED, FAILED, STOPPED) for job in self.jobs)
+        ended = len(self.over)
         left = [self._seconds_left(job) for job in self.jobs if job.state == RUNNING]
         waiting = len(self.jobs) - ended - running
         known = [seconds for seconds in left if seconds is not None]
@@ -147,6 +161,14 @@ def cause(job: Job) -> str:
     return first if kind == "UserError" and first else f"{kind}: {first}".rstrip(": ")
 
 
+def _is_by_other_code(job: Job, now: tuple[dict[str, Any], str]) -> bool:
+    try:
+        facts = json.loads((job.directory / "run.json").read_text(encoding="utf-8"))
+        return provenance.is_other_code(job.directory, facts, job.composed.config, job.composed.code or now)
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+
+
 def log_of(job: Job) -> str:
     path = job.directory / "train.log"
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
@@ -170,7 +192,8 @@ def summary(jobs: Sequence[Job], console: Console) -> None:
         console.print(f"failed: {reason}", markup=False, soft_wrap=True)
         for job in failed:
             console.print(f"  {job.label}  ({log_of(job)})", markup=False, soft_wrap=True)
-    others = [job.label for job in jobs if job.state == FINISHED and by_other_code(job)]
+    now = provenance.git_state()
+    others = [job.label for job in jobs if job.state == FINISHED and _is_by_other_code(job, now)]
     if others:
         shown = "; ".join(others[:3]) + ("; …" if len(others) > 3 else "")
         console.print(
