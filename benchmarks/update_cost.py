@@ -29,6 +29,7 @@ from torchlite.callbacks import Hooks, ProgressBar, TensorBoard
 from torchlite.data.image_data import ImageData
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.sources import Arrays
+from torchlite.digests import NAME, Digests
 from torchlite.models import MLP
 from torchlite.optim import ScheduleStepper, parameter_groups
 from torchlite.optim.schedules import cosine
@@ -82,7 +83,7 @@ def torchlite_cost(data: ImageData, **options: Any) -> Cost:
     optimizer = AdamW(parameter_groups(network, FLAGS["weight_decay"]), **FLAGS)
     total = NUM_EPOCHS * len(data.train)
     schedule = cosine(optimizer, total_updates=total, updates_per_epoch=len(data.train), warmup_epochs=1.0)
-    hooks = Hooks({"progress_bar": ProgressBar(), "tensorboard": TensorBoard()})
+    hooks = Hooks({NAME: Digests(), "progress_bar": ProgressBar(), "tensorboard": TensorBoard()})
     with tempfile.TemporaryDirectory() as folder:
         record = Record(Path(folder), {"seed": 0})
         record.console = Console(file=io.StringIO())  # no terminal, so no bar

@@ -54,6 +54,7 @@ def same(one: Any, other: Any) -> bool:
 def assert_same_run(one: Path, other: Path) -> None:
     """Weights, optimizer, schedule, averages, generators, metrics and scores: all equal to the bit."""
     assert lines(one) == lines(other)
+    assert (one / "digests.jsonl").read_text() == (other / "digests.jsonl").read_text()
     for name in ("last", "best"):
         first, second = state(one, name), state(other, name)
         for key in ("config", "split"):  # they say where the data was kept

@@ -5,6 +5,7 @@
     source.patch    uncommitted changes to the code, when there are any
     modules/        files of your own that the config names, when they lie outside this repository
     metrics.jsonl   a line per logged update and per epoch
+    digests.jsonl   what went into the updates and came out of them, to see where a repetition parts
     result.json     status, best, last and test scores, seconds, failure
     train.log       what the terminal showed, and the traceback of a failure
     tensorboard/    checkpoints/
@@ -30,8 +31,8 @@ import filelock
 import yaml
 from rich.console import Console
 
-from torchlite import logs, provenance, stopping
-from torchlite.errors import MachineError, UserError
+from torchlite import lines, logs, provenance, stopping
+from torchlite.errors import UserError
 from torchlite.naming import job_name
 from torchlite.stopping import Stopped
 
@@ -59,7 +60,6 @@ class Record:
         self.console = Console(highlight=False, soft_wrap=True)
         self.result: dict[str, Any] = {"status": RUNNING, "process": os.getpid(), "host": platform.node()}
         self.seconds_before = 0.0  # spent by attempts that were cut off
-        self._metrics: Any = None
 
     @contextlib.contextmanager
     def hold(self) -> Iterator["Record"]:
@@ -80,22 +80,20 @@ class Record:
             lock.release()
 
     @contextlib.contextmanager
-    def open(self, num_lines: int | None = None) -> Iterator["Record"]:
+    def open(self, num_lines: int | None = None, num_digests: int = 0) -> Iterator["Record"]:
         """Write while the run lives, and write down how it ended; exceptions go on to the caller.
 
         Args:
             num_lines: lines of metrics.jsonl to keep and go on after; None begins anew and clears what is there.
+            num_digests: the same of digests.jsonl.
         """
         started = time.perf_counter()
-        kept = self._kept_lines(num_lines)
+        kept = {"metrics.jsonl": num_lines, "digests.jsonl": num_digests}
+        begun = {self.directory / name: lines.first(self.directory / name, count) for name, count in kept.items()}
         if num_lines is None:
             self._clear()
             write_json(self.directory / BEGUN, {**self.words, "config": self.config})
-        metrics = self.directory / "metrics.jsonl"
-        aside = metrics.with_name(".metrics.jsonl.partial")
-        aside.write_text("".join(kept), encoding="utf-8")
-        os.replace(aside, metrics)  # a kill leaves the old lines or the kept ones
-        self._metrics = open(metrics, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+        self._metrics, self._digests = (lines.Lines(path, first) for path, first in begun.items())
         self._write_result()
         try:
             with logs.written(self.directory, self.console, self.result):
@@ -112,8 +110,8 @@ class Record:
                     with stopping.after_this():
                         self._note_end(started)
         finally:
-            with contextlib.suppress(OSError):  # the rest of a line that found no room, which has been said
-                self._metrics.close()
+            self._metrics.close()
+            self._digests.close()
 
     def _note_end(self, started: float) -> None:
         for name in ("process", "host"):
@@ -127,17 +125,6 @@ class Record:
             log.error(
                 f"{self.directory}/result.json cannot be written: {error.strerror}"
             )  # what ended the run is worse
-
-    def _kept_lines(self, num_lines: int | None) -> list[str]:
-        if not num_lines:
-            return []
-        try:
-            lines = (self.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        except (OSError, UnicodeDecodeError):
-            lines = []
-        if len(lines) < num_lines:
-            raise UserError(f"{self.directory}/metrics.jsonl has lost lines, so this run cannot go on; start it again.")
-        return lines[:num_lines]
 
     def _clear(self) -> None:
         """Take away what an earlier attempt left that did not get far enough to go on from."""
@@ -180,6 +167,7 @@ class Record:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         self._code["modules"] = {name: where for name, (where, _) in own.items()}
+        self._code["not_recorded"] = provenance.not_recorded(own)
         everything = {
             **self.words,
             **facts,
@@ -194,14 +182,16 @@ class Record:
 
     def log(self, line: dict[str, float]) -> None:
         """Append a line to metrics.jsonl."""
-        try:
-            self._metrics.write(json.dumps(_without_nan(line)) + "\n")
-        except OSError as error:
-            raise MachineError(f"could not write {self._metrics.name}: {error.strerror}. Make room.") from error
+        self._metrics.write(json.dumps(_without_nan(line)) + "\n")
+
+    def digest(self, whole_lines: str) -> None:
+        """Append lines to digests.jsonl."""
+        self._digests.write(whole_lines)
 
     def sync(self) -> None:
         """Put the lines so far on disk, as a checkpoint that counts them is about to be."""
-        os.fsync(self._metrics.fileno())
+        self._metrics.sync()
+        self._digests.sync()
 
     def finish(self, **scores: Any) -> None:
         """Note the run's scores: best, last, test and what else belongs to the result."""

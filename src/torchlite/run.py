@@ -13,6 +13,7 @@ from torchlite import build, checkpoint, machine, randomness, record, resume, st
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
+from torchlite.digests import NAME, Digests, lines_kept
 from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, TERMINATED, MachineError, UserError
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
@@ -78,7 +79,7 @@ def _run(composed: Composed) -> float | None:
     is_new = directory is None and composed.sweep_directory is None
     if directory is None:
         directory = claim(composed)
-    with Record(directory, composed.record, _words(composed), composed.code).hold() as rec:
+    with Record(directory, composed.record, words_of(composed), composed.code).hold() as rec:
         result = record.read_result(directory)
         if result.get("status") == record.FINISHED and isinstance(result.get("best"), dict):
             others = resume.what_is_not_the_same(directory, composed.config)
@@ -93,11 +94,8 @@ def _run(composed: Composed) -> float | None:
             # The run stands here now, also where an older file was named
             checkpoint.save(rec.checkpoint("last"), saved)
         chosen = facts["choices"] if saved and facts else None
-        with (
-            resume.forgotten_if_refused(directory, forget=is_new),
-            rec.open(saved["progress"]["lines"] if saved else None),
-            resume.way_on(_shown(directory)),
-        ):
+        refused = resume.forgotten_if_refused(directory, forget=is_new)
+        with refused, rec.open(*lines_kept(saved)), resume.way_on(_shown(directory)):
             return train(composed, trainer, task, rec, saved, chosen)
 
 
@@ -165,7 +163,7 @@ def train(
         updates_per_epoch=trainer.updates_per_epoch(data),
         monitor_mode=trainer.monitor_direction,
     )
-    hooks = Hooks(build.callbacks(config["callbacks"]))
+    hooks = Hooks({NAME: Digests(), **build.callbacks(config["callbacks"])})
     if saved is None:
         rec.describe(_facts(composed, data, choices))
     _greet(composed, trainer, model, data, formats, rec, saved)
@@ -259,7 +257,7 @@ def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     return best.get(trainer.monitor, math.nan)
 
 
-def _words(composed: Composed) -> dict[str, Any]:
+def words_of(composed: Composed) -> dict[str, Any]:
     """What run.json says of the words typed."""
     return {
         "name": composed.name,

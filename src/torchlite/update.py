@@ -57,7 +57,8 @@ class Updater:
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
-        self._square: Tensor | float = 0.0  # the squared norm of the latest gradient
+        self.loss_sum = torch.zeros((), device=device)  # over the samples of the latest update
+        self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
         self._found_inf = device.type == "cuda" and bool(optimizer.defaults.get("fused"))
@@ -75,7 +76,7 @@ class Updater:
         self.scaler.unscale_(self.optimizer)
         parameters = [p for p in self.parameters if p.grad is not None]
         squares = self._squares([p.grad for p in parameters if p.grad is not None])
-        self._square = sum(squares) if isinstance(squares, list) else squares.sum()
+        self.grad_square = sum(squares) if isinstance(squares, list) else squares.sum()
         if not self.scaler.is_enabled():
             self._guard(squares, batch, update)
         self._clip(parameters)
@@ -105,6 +106,8 @@ class Updater:
                     raise
                 self._halve(window)
                 continue
+            sums = [loss_sum for loss_sum, _, _ in parts]
+            self.loss_sum = sums[0] if len(sums) == 1 else torch.stack(sums).sum()
             for loss_sum, count, metrics in parts:
                 self.averages.add_sum("loss", loss_sum, count)
                 self.averages.add(metrics)
@@ -156,7 +159,7 @@ class Updater:
     @property
     def grad_norm(self) -> Tensor:
         """The norm of the latest update's whole gradient, unscaled, before clipping; a scalar on the device."""
-        return torch.as_tensor(self._square, dtype=torch.float32, device=self.device).sqrt()
+        return torch.as_tensor(self.grad_square, dtype=torch.float32, device=self.device).sqrt()
 
     def _squares(self, gradients: list[Tensor]) -> list[float] | Tensor:
         """The squared norm of each gradient. On CPU by dot products, a third of the cost of torch's norms."""
@@ -166,7 +169,7 @@ class Updater:
 
     def _guard(self, squares: list[float] | Tensor, batch: Any, update: int) -> None:
         """Keep a gradient that is not finite from the weights."""
-        if not self._found_inf and math.isfinite(self._square):
+        if not self._found_inf and math.isfinite(self.grad_square):
             return
         bad = ~torch.as_tensor(squares).isfinite()
         if not self._found_inf:
@@ -188,7 +191,9 @@ class Updater:
         if self.clip_gradients is not None:
             self.clip_gradients(parameters, self.grad_norm)
             return
-        within = isinstance(self._square, float) and math.sqrt(self._square) + 1e-6 <= (self.clip_grad_norm or 0.0)
+        within = isinstance(self.grad_square, float) and math.sqrt(self.grad_square) + 1e-6 <= (
+            self.clip_grad_norm or 0.0
+        )
         if self.clip_grad_norm is not None and not within:  # torch would multiply all by one
             nn.utils.clip_grads_with_norm_(parameters, self.clip_grad_norm, self.grad_norm)
         if self.clip_grad_value is not None:
