@@ -30,6 +30,7 @@ KINDS = {
 INNER_KINDS = ("torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.Sampler")
 INNER_PLACES = ("torchlite.data", "torchlite.models", "torchvision.transforms")
 LIBRARIES = ("torch", "torchvision", "timm")
+UNPICKLES = ("torchvision.datasets.lsun",)  # whatever file lies in its folder, so a record may not name it
 NOT_A_USERS = {
     *sys.stdlib_module_names,
     "torch",
@@ -63,6 +64,38 @@ def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) 
                 else:
                     problems += _check_node(child, path, group, trusted)
     return problems
+
+
+def foreign_nodes(config: dict[str, Any], trusted: tuple[str, ...]) -> list[str]:
+    """What a config that came from elsewhere names and may not, a line each; keys that this version lacks are let pass.
+
+    This is the half of `check_nodes` that holds for the config of any version of torchlite.
+    """
+    problems = list(_left_open(config, ""))
+    for group, node in config.items():
+        for inner, path in _nodes(node, group):
+            own = group in KINDS and (path == group or group == "callbacks" and path.count(".") == 1)
+            problems += _foreign_node(inner, path, group if own else None, trusted)
+    return problems
+
+
+def _foreign_node(node: dict[str, Any], path: str, group: str | None, trusted: tuple[str, ...]) -> Iterator[str]:
+    target = node["_target_"]
+    reason = _foreign(target, trusted)
+    own = isinstance(target, str) and target.partition(".")[0] in trusted  # which is never imported here
+    if reason is None and not own:
+        try:
+            reason = refusal(locate(target), group, trusted)
+        except UserError as error:
+            gone = (
+                isinstance(target, str) and target.partition(".")[0] == "torchlite"
+            )  # by now; its own version judges it
+            reason = None if gone else str(error)
+    if reason is not None:
+        yield f"{path}._target_={target}: {reason}"
+    for key, value in node.items():
+        for inner, inner_path in _nodes(value, f"{path}.{key}"):
+            yield from _foreign_node(inner, inner_path, None, trusted)
 
 
 def _left_open(value: Any, path: str) -> Iterator[str]:
@@ -194,6 +227,8 @@ def refusal(found: Any, group: str | None, trusted: tuple[str, ...] | None) -> s
         return "this is no class or function."
     home = f"{getattr(found, '__module__', None) or ''}.{getattr(found, '__qualname__', '')}"
     root = home.partition(".")[0]
+    if trusted is not None and home.startswith(UNPICKLES):
+        return "not allowed here: it would unpickle a file, which can run anything."
     users = bool(root) and root not in NOT_A_USERS and (trusted is None or root in trusted)
     if isinstance(found, type) and any(issubclass(found, locate(kind)) for kind in kinds):
         return None if users or root in (*LIBRARIES, "torchlite") else "not allowed here: its module is not trusted."

@@ -7,12 +7,12 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import compose
+from hydra import compose, initialize_config_dir
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_loader import ConfigLoader
@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes, stopping
-from torchlite.errors import FAULT, MISTAKE, UserError
+from torchlite.errors import FAULT, UserError, refuse
 from torchlite.naming import identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -82,6 +82,15 @@ def from_facts(facts: dict[str, Any], sweep_directory: Path | None, trusted: tup
     """A sweep's job as it was written down. `trusted` as in `Composed`: None only where it was typed in this very sweep."""
     made = plain(DictConfig(facts["config"]), facts["options"], facts["words"], sweep_directory)
     return dataclasses.replace(made, trusted=trusted, identity=facts["identity"])
+
+
+def from_words(words: list[str]) -> Composed:
+    """What these words of train.py compose. Raises UserError with all that is wrong with them."""
+    if problems := explain(words):
+        raise UserError("\n".join(problems))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("config", words, return_hydra_config=True)
+    return plain(without_hydra(cfg), dict(cfg.hydra.runtime.choices), words)
 
 
 def typed_command() -> str:
@@ -139,22 +148,19 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
 def without_secrets(cfg: DictConfig) -> dict[str, Any]:
     """The config with interpolations resolved, except those that lead to the environment, which stay as written."""
     with _environment_hidden():
-        plain = _keep_environment(cfg)
-    assert isinstance(plain, dict)
-    return plain
+        return dict(_keep_environment(cfg))
 
 
-class _environment_hidden:
+@contextlib.contextmanager
+def _environment_hidden() -> Iterator[None]:
     """While this holds, `${oc.env:…}` gives a mark in place of the value."""
+    from omegaconf.resolvers import oc
 
-    def __enter__(self) -> None:
-        from omegaconf.resolvers import oc
-
-        self._original = oc.env
-        OmegaConf.register_new_resolver("oc.env", lambda *_: _ENVIRONMENT, replace=True)
-
-    def __exit__(self, *_: object) -> None:
-        OmegaConf.register_new_resolver("oc.env", self._original, replace=True)
+    OmegaConf.register_new_resolver("oc.env", lambda *_: _ENVIRONMENT, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
 
 def _keep_environment(node: Any) -> Any:
@@ -242,12 +248,6 @@ def for_each_job(arguments: list[str]) -> list[str]:
         return f"{key}=choice({value})" if plain and inside and value else text
 
     return [held(text) for text in arguments]
-
-
-def refuse(message: str) -> int:
-    """Print what the user has to mend; the exit code for it."""
-    print(message, file=sys.stderr)
-    return MISTAKE
 
 
 def _short(error: Exception) -> str:

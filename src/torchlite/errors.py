@@ -1,5 +1,7 @@
 """The one exception that means "the user can mend this", and the exit codes every command keeps."""
 
+import sys
+
 DONE = 0
 FAULT = (
     1  # of ours or of the machine: traceback in train.log, in result.json and, unless a MachineError, on the terminal
@@ -17,3 +19,9 @@ class MachineError(RuntimeError):
 
 class UserError(Exception):
     """A mistake of the user; the message is one or two lines that name the key or file at fault and say what to do."""
+
+
+def refuse(message: object) -> int:
+    """Print what the user has to mend; the exit code for it."""
+    print(message, file=sys.stderr)
+    return MISTAKE

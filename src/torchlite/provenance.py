@@ -7,8 +7,9 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ def is_other_code(
     patch = directory / "source.patch"
     then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
     own = {name: where for name, (where, _) in modules(named).items()}
-    return bool(facts["code"] != {**code, "modules": own} or changes != then_changes)
+    then = {key: value for key, value in facts["code"].items() if key != "not_recorded"}  # of what was imported by then
+    return bool(then != {**code, "modules": own} or changes != then_changes)
 
 
 def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
@@ -108,6 +110,31 @@ def modules(config: dict[str, Any]) -> dict[str, tuple[dict[str, str], str]]:
             digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
             found[loaded.__name__] = ({"file": file, "sha256": digest}, text)
     return found
+
+
+def not_recorded(own: Iterable[str]) -> list[str]:
+    """The imported files that neither git, nor the patch, nor the modules in `own` hold, sorted; [] without git.
+
+    They are those that git is told to ignore, and those outside the repository that only another file imports.
+    """
+    top = _git(SOURCE, "rev-parse", "--show-toplevel")
+    if top is None:
+        return []
+    installed = [
+        Path(sys.prefix).resolve(),
+        *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib")),
+    ]
+    inside: list[str] = []
+    outside: list[str] = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or "site-packages" in file or "dist-packages" in file or name in own:
+            continue
+        path = Path(file).resolve()
+        if path.is_file() and not any(path.is_relative_to(folder) for folder in installed):
+            (inside if path.is_relative_to(Path(top.strip()).resolve()) else outside).append(str(path))
+    ignored = _git(SOURCE, "check-ignore", "--", *inside) or "" if inside else ""  # none: git ends with 1
+    return sorted({*outside, *ignored.splitlines()})
 
 
 def _targets(value: Any) -> Iterator[str]:

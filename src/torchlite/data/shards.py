@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,9 @@ import numpy as np
 from torchlite.data.pixels import shown
 from torchlite.errors import UserError
 from torchlite.randomness import STREAM, permutation, sample_seed
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+ADDRESS = re.compile(r"(https?|s3|gs|hf|ais)://[A-Za-z0-9._~:/?#@!+,=%-]+")
 
 
 def _found(name: str) -> list[str]:
@@ -55,7 +59,10 @@ class TarShards:
             ) from None
         listed = [shards] if isinstance(shards, str) else list(shards)
         self.files = [path for pattern in listed for name in expand_urls(pattern) for path in _found(name)]
-        missing = [path for path in self.files if "://" not in path and not os.path.isfile(path)]
+        commands = [path for path in self.files if SCHEME.match(path) and not ADDRESS.fullmatch(path)]
+        if commands:  # webdataset hands them to a shell, and a config may come from somebody else's record
+            raise UserError(f"data: {shown(commands[0])} is no tar file and no plain address of one.")
+        missing = [path for path in self.files if not SCHEME.match(path) and not os.path.isfile(path)]
         if missing or not self.files:
             raise UserError(
                 f"data: there is no tar file {shown(missing[0] if missing else str(shards))}. data.train.shards and "

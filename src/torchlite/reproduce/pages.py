@@ -1,0 +1,138 @@
+"""An entry for people: its page, its picture, and the table of all entries."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchlite.errors import UserError
+from torchlite.reproduce.differences import environment
+from torchlite.reproduce.records import Past
+
+TABLE = """# Experiments
+
+The team's ledger: published results, one folder each, every one of them repeatable from what its folder holds.
+Nothing here is ever imported. This page is written by `publish.py`; [docs/reproduce.md](../docs/reproduce.md) tells how.
+
+| entry | question | runs | result |
+|---|---|---|---|
+"""
+
+
+def write(folder: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
+    """README.md and curve.png of an entry."""
+    draw(folder / "curve.png", facts, runs)
+    (folder / "README.md").write_text(page(folder.name, facts, runs), encoding="utf-8")
+
+
+def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
+    """The page of an entry."""
+    first, metric = runs[0], facts["metric"]
+    monitor = first.facts["config"]["trainer"]["monitor"]
+    rows = [
+        f"| {_code(group['words'] or 'the defaults')} | {_seeds(group)} | {group['val']:.4f} | {_score(group)} | "
+        f"{group['seconds']:.0f} s |"
+        for group in facts["groups"]
+    ]
+    lines = [
+        f"# {name}",
+        "",
+        facts["question"],
+        "",
+        f"![{monitor} by epoch](curve.png)",
+        "",
+        f"| typed | seeds | {monitor} | {metric} | a run takes |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+        "Where there are several seeds: mean ± standard deviation. To make it, and to repeat it from this folder:",
+        "",
+        "```",
+        *(_command(group) for group in facts["groups"]),
+        f"python reproduce.py experiments/{name}",
+        "```",
+        "",
+        *_made_with(facts, runs),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _made_with(facts: dict[str, Any], runs: Sequence[Past]) -> list[str]:
+    first = runs[0].facts
+    choices, hardware = first["choices"], first["hardware"]
+    where = ", ".join(hardware.get("gpus") or [str(hardware.get("cpu"))])
+    data = ", ".join(sorted({past.facts["data"]["fingerprint"][:12] for past in runs}))
+    lines = [
+        f"- code: commit {', '.join(commit[:12] for commit in facts['commits'])}"
+        + (", with the changes in `source.patch`" if any(past.patch for past in runs) else ""),
+        f"- data: fingerprint {data}",
+        f"- machine: {where} ({hardware.get('cpu_capability')}), {choices['num_threads']} thread"
+        f"{'s' if choices['num_threads'] != 1 else ''}, {choices['precision']}, "
+        f"torch {first['packages'].get('torch')}",
+    ]
+    asked = sorted({name for past in runs for name in environment({**past.facts["config"], "data_dir": ""})})
+    lines += [f"- environment: {', '.join(asked)}"] if asked else []
+    unsure = sorted({name for past in runs for name in past.result.get("not_deterministic", [])})
+    lines += [f"- no deterministic form: {', '.join(unsure)}"] if unsure else []
+    return lines
+
+
+def _command(group: dict[str, Any]) -> str:
+    several = len(group["seeds"]) > 1
+    words = ["-m"] * several + [group["words"], f"seed={','.join(map(str, sorted(group['seeds'])))}"]
+    return " ".join(["python train.py", *(word for word in words if word)])
+
+
+def _seeds(group: dict[str, Any]) -> str:
+    return ", ".join(map(str, sorted(group["seeds"])))
+
+
+def _score(group: dict[str, Any]) -> str:
+    spread = "" if group["standard_deviation"] is None else f" ± {group['standard_deviation']:.4f}"
+    return f"{group['mean']:.4f}{spread}"
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("|", "\\|") + "`"
+
+
+def write_table(ledger: Path) -> None:
+    """README.md of the ledger, from all its entries."""
+    rows = []
+    for path in sorted(ledger.glob("*/entry.json")):
+        facts, name = json.loads(path.read_text(encoding="utf-8")), path.parent.name
+        scores = "; ".join(f"{_code(group['words'])} {_score(group)}".removeprefix("`` ") for group in facts["groups"])
+        count = sum(len(group["jobs"]) for group in facts["groups"])
+        question = facts["question"].replace("|", "\\|").replace("\n", " ")
+        rows.append(f"| [{name}]({name}/README.md) | {question} | {count} | {facts['metric']} {scores} |")
+    (ledger / "README.md").write_text(TABLE + "".join(f"{row}\n" for row in rows), encoding="utf-8")
+
+
+def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
+    """A picture of the monitored score by epoch: a line a run, a color a group. Raises UserError without matplotlib."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError("an entry's picture needs matplotlib: pip install 'torchlite[ledger]'") from error
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    monitor = runs[0].facts["config"]["trainer"]["monitor"]
+    by_name = {past.directory.name: past for past in runs}
+    for number, group in enumerate(facts["groups"]):
+        for index, job in enumerate(group["jobs"]):
+            points = [(line["epoch"], line[monitor]) for line in by_name[job].metrics if monitor in line]
+            label = _label(group["words"]) if index == 0 else None
+            axes.plot(*zip(*points, strict=True), color=f"C{number % 10}", alpha=0.8, linewidth=1.2, label=label)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(monitor)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=100, metadata={"Software": None})  # the same bytes for the same numbers
+
+
+def _label(words: str) -> str:
+    """What a legend has room for; a dollar would begin a formula."""
+    short = words if len(words) <= 60 else f"{words[:59]}…"
+    return (short or "the defaults").replace("$", "\\$")

@@ -1,0 +1,69 @@
+"""`python publish.py RUN NAME --question "…"`: the small part of a record that a repetition needs, into the ledger."""
+
+import argparse
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchlite import provenance, record
+from torchlite.errors import DONE, UserError, refuse
+
+LEDGER = provenance.SOURCE.parents[1] / "experiments"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,60}")
+DESCRIPTION = "Copy what a repetition needs of a finished run, or of a sweep, to experiments/NAME."
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The exit code of the command."""
+    parser = argparse.ArgumentParser("publish.py", description=DESCRIPTION)
+    parser.add_argument("run", help="a run directory, or a sweep with several seeds")
+    parser.add_argument("name", help="of the entry: small letters, digits, - and _")
+    parser.add_argument("--question", required=True, help="what the entry answers, one sentence")
+    parser.add_argument("--ledger", type=Path, default=LEDGER, help="the folder of entries")
+    parser.add_argument("--replace", action="store_true", help="an entry of this name that is there")
+    options = parser.parse_args(words)
+    try:
+        entry = publish(options.run, options.name, options.question, options.ledger, options.replace)
+    except UserError as error:
+        return refuse(error)
+    print(
+        f"published {entry}; commit it, and a teammate repeats it with: python reproduce.py experiments/{options.name}"
+    )
+    return DONE
+
+
+def publish(run: str, name: str, question: str, ledger: Path, replace: bool) -> Path:
+    """The folder of the new entry. Raises UserError for what cannot be repeated, or must not be read by others."""
+    from torchlite.reproduce import cleaning, entry, pages
+    from torchlite.reproduce.records import found, read
+
+    if not NAME.fullmatch(name):
+        raise UserError(f"{name}: the name of an entry is made of small letters, digits, - and _, at most 61.")
+    if (ledger / name).exists() and not replace:
+        raise UserError(f"{ledger / name} is there already; add --replace, or choose another name.")
+    runs = [read(directory) for directory in found(run)]
+    problems = [f"{past.directory.name}: {problem}" for past in runs for problem in cleaning.unrepeatable(past)]
+    if problems:
+        raise UserError("\n".join(["not published, since it could not be repeated:", *problems]))
+    with tempfile.TemporaryDirectory(prefix="torchlite-entry-") as scratch:
+        made = Path(scratch) / name
+        clean = [cleaning.copied(past, made / "runs") for past in runs]
+        facts = {
+            "question": question.strip(),
+            "metric": clean[0].metric,
+            "commits": sorted({past.commit or "" for past in clean}),
+            "groups": entry.groups(clean),
+        }
+        record.write_json(made / "entry.json", facts)
+        pages.write(made, facts, clean)
+        problems = cleaning.revealing(made, runs)
+        if problems:
+            raise UserError("\n".join(["not published, since it would show what is nobody's business:", *problems]))
+        ledger.mkdir(parents=True, exist_ok=True)
+        if (ledger / name).exists():
+            shutil.rmtree(ledger / name)
+        shutil.copytree(made, ledger / name)
+    pages.write_table(ledger)
+    return ledger / name

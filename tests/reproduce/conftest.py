@@ -1,0 +1,59 @@
+"""A recorded run to repeat, and a copy of the repository whose code a test may change."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Finished
+from tests.repeats import WORDS, git, run_script
+from tests.runs import the_run
+
+
+@pytest.fixture(scope="session")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small finished run, which nobody changes."""
+    folder = tmp_path_factory.mktemp("recorded")
+    done = run_script(ROOT / "train.py", *WORDS, cwd=folder)
+    assert done.code == 0, done.text
+    return the_run(folder / "outputs")
+
+
+@pytest.fixture
+def recorded(recorded_once: Path, tmp_path: Path) -> Path:
+    """The same, a copy that a test may change."""
+    return shutil.copytree(recorded_once, tmp_path / "given" / recorded_once.name)
+
+
+@pytest.fixture
+def reproduce(tmp_path: Path) -> Callable[..., Finished]:
+    """`reproduce("RUN", "--code", "here")`, typed in this test's empty folder."""
+
+    def run(*words: object, cwd: Path | None = None, **environment: str) -> Finished:
+        return run_script(ROOT / "reproduce.py", *map(str, words), cwd=cwd or tmp_path, **environment)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def house_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository as it stands, committed to a repository of its own."""
+    house = tmp_path_factory.mktemp("house")
+    names = git(
+        ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.py", "conf", "src", ".gitignore"
+    )
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith(("tests", "benchmarks")):
+            (house / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, house / name)
+    git(house, "init", "-q", "-b", "main")
+    git(house, "add", ".")
+    git(house, "commit", "-qm", "as it stands")
+    return house
+
+
+@pytest.fixture
+def house(house_once: Path, tmp_path: Path) -> Path:
+    """The same, a copy that a test may change."""
+    return shutil.copytree(house_once, tmp_path / "house")
