@@ -1,5 +1,5 @@
 # Every target makes .venv first when it is missing or older than what it was made from.
-#   make train ARGS="optimizer=sgd seed=1"      make test      make test-slow      make lint      make bench
+#   make train ARGS="optimizer=sgd seed=1"   make test   make test-slow   make lint   make bench   make verify
 # PYTHON=/path/to/python3.12 names the Python that makes .venv. All paths are relative: a clone's path may hold spaces.
 
 VENV_PYTHON := .venv/bin/python
@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 SUPPORTED := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 ARGS ?=
 
-.PHONY: train test test-slow lint format bench clean
+.PHONY: train test test-slow lint format bench verify clean
 .DEFAULT_GOAL := test
 
 train: $(STAMP)
@@ -35,6 +35,12 @@ bench: $(STAMP)
 	$(VENV_PYTHON) -m benchmarks.input
 	$(VENV_PYTHON) -m benchmarks.checkpointing
 	$(VENV_PYTHON) -m benchmarks.sweeps
+
+# The quick entries of the ledger, repeated by this code; those whose data has to be downloaded where it is there
+verify: $(STAMP)
+	$(VENV_PYTHON) reproduce.py experiments/digits_default --code here
+	@if [ -d data/FashionMNIST/raw ]; then \
+	  $(VENV_PYTHON) reproduce.py experiments/fashion_mnist_optimizers --code here --data-dir data; fi
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

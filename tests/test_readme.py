@@ -22,6 +22,8 @@ ELSEWHERE = {  # shown, and run by other means
         "test_the_page_on_adding"
     ),
     "python train.py trainer.max_epoch=3 optimzer=sgd": "test_typos.py",
+    "python reproduce.py experiments/digits_default": "reproduce/test_page.py",
+    "make verify": "reproduce/test_page.py",
 }
 
 
@@ -46,11 +48,12 @@ def shown_commands(document: Path) -> list[str]:
 COMMANDS = {document: shown_commands(document) for document in DOCUMENTS}
 IN_ORDER = COMMANDS[ROOT / "docs" / "sweeps.md"]  # each needs what those before it left
 WITHOUT_DATA = [command for document in DOCUMENTS if document.stem == "data" for command in COMMANDS[document]]
+TOGETHER = [command for document in DOCUMENTS if document.stem == "reproduce" for command in COMMANDS[document]]
 ALL = [command for commands in COMMANDS.values() for command in commands]
 (MY_SETS,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "data.md").read_text(encoding="utf-8"), re.M | re.S)
 COMPARISONS = [command for command in ALL if command.startswith("python compare.py ")]
 TO_COMPARE = [command for document in DOCUMENTS if document.stem == "compare" for command in COMMANDS[document]][:1]
-NOT_ALONE = {*ELSEWHERE, *WITHOUT_DATA, *IN_ORDER, *COMPARISONS, *TO_COMPARE}
+NOT_ALONE = {*ELSEWHERE, *WITHOUT_DATA, *IN_ORDER, *COMPARISONS, *TO_COMPARE, *TOGETHER}
 RUN = list(dict.fromkeys(command for command in ALL if command not in NOT_ALONE))
 
 

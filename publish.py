@@ -1,0 +1,8 @@
+"""Copy a run or a sweep into the team's ledger: `python publish.py RUN NAME --question "…"`, or `--help`."""
+
+import sys
+
+from torchlite.reproduce.publish import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""What docs/reproduce.md and the README show, typed in turn in a clone; and the ledger's quick entries, repeated."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.repeats import run_script
+from tests.test_readme import TOGETHER
+
+
+@pytest.mark.slow
+def test_the_page_on_reproducing(house: Path) -> None:
+    """Publishing included: the clone is a commit on a branch, with nothing changed."""
+    assert len(TOGETHER) >= 6
+    for shown in TOGETHER:
+        python, script, *words = shlex.split(shown)
+        assert python == "python"
+        done = run_script(house / script, *words, cwd=house)
+        assert done.code == 0, f"{shown}\n{done.text}"
+        if "reproduce.py" in shown and "--audit" not in words:
+            assert "identical: " in done.stdout, done.text
+    table = (house / "experiments" / "README.md").read_text()
+    assert "| [first](first/README.md) | Is a perceptron enough for the digits? | 1 | test/acc1" in table
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / "experiments" / "digits_default").is_dir(), reason="the ledger has no entry yet")
+def test_make_verify() -> None:
+    """C6: every quick entry of the ledger is repeated by the present code; on another processor they may be equivalent."""
+    outputs = ROOT / "outputs" / "reproduced"
+    before = set(outputs.glob("*/*"))
+    words = ["make", "verify"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)
+    for run in set(outputs.glob("*/*")) - before:
+        shutil.rmtree(run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "different: " not in done.stdout and ("identical" in done.stdout or "equivalent" in done.stdout)
