@@ -15,11 +15,10 @@ class Jobs(Sweeper):
     """Every combination of the words typed, and what a sweep file lists; see torchlite.sweep.
 
     Args:
-        product, zip, list, join: the parts of a sweep file, as torchlite.sweep.grid takes them.
+        parts: product, zip, list and join of a sweep file, as torchlite.sweep.grid takes them, which refuses others.
     """
 
-    def __init__(self, product: Any = None, zip: Any = None, list: Any = None, join: Any = None) -> None:
-        parts = {"product": product, "zip": zip, "list": list, "join": join}
+    def __init__(self, **parts: Any) -> None:
         self.parts = {name: _plain(part) for name, part in parts.items() if part is not None}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:

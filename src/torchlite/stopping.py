@@ -72,6 +72,13 @@ def at_once() -> Iterator[None]:
         yield
 
 
+def raise_if_noted() -> None:
+    """Raise Stopped where a signal came and what it raised then got lost on the way."""
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, _First) and handler.signal is not None:
+        raise handler.stopped()
+
+
 @contextlib.contextmanager
 def after_this() -> Iterator[None]:
     """Signals wait until this ends, and raise Stopped then; for what must not be cut in two."""

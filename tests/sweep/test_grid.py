@@ -49,6 +49,8 @@ def test_a_typed_word_wins_over_the_files() -> None:
         ("{produkt: {a: [1]}}", "sweep.produkt"),
         ("{zip: {a: [1, 2], b: [1]}}", "a 2, b 1"),
         ("{product: {a: 1}}", "sweep.product.a"),
+        ("{product: {1: [2, 3]}}", "1 is no key"),
+        ("{list: [{a b: 1}]}", "'a b' is no key"),
         ("{product: {a: []}}", "sweep.product.a"),
         ("{product: [a]}", "sweep.product"),
         ("{list: {a: 1}}", "sweep.list"),

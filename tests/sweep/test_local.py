@@ -134,6 +134,25 @@ def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path) -> None:
         assert_same_run(one, other)
 
 
+def test_a_job_stops_when_its_sweep_is_killed_or_the_terminal_closed(tmp_path: Path) -> None:
+    process = launch(tmp_path, *LONG, "trainer.max_epochs=5000", "seed=0,1", "name=s")
+    wait_for_metrics(tmp_path)
+    process.kill()
+    process.communicate()
+    (run,) = [path.parent for path in (tmp_path / "outputs").rglob("metrics.jsonl")]
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and result(run)["status"] == "running":
+        time.sleep(0.1)
+    assert result(run)["status"] == "stopped" and (run / "checkpoints" / "last.pt").exists()
+    lines = len((run / "metrics.jsonl").read_text())
+    process = launch(tmp_path, *LONG, "trainer.max_epochs=5000", "seed=0,1", "name=s")
+    while time.monotonic() < deadline + 60 and len((run / "metrics.jsonl").read_text()) <= lines:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 129 and "the same command goes on" in errors and result(run)["status"] == "stopped"
+
+
 def test_jobs_at_a_time_have_gpus_and_cores_of_their_own(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

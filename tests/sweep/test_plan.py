@@ -28,6 +28,26 @@ def test_every_sweep_file_is_planned(typed: Typed, file: str) -> None:
     assert done.code == 0 and " jobs in outputs/" in done.stdout, done.text
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("product: {seed: [1, 2]}\n", "begins with `# @package hydra.sweeper`"),  # it would be one job of the defaults
+        ("# @package hydra.sweeper\n", "lists nothing"),
+        ("# @package hydra.sweeper\nprodct: {seed: [1, 2]}\n", "sweep.prodct: no such section"),
+        ("# @package hydra.sweeper\njoin: []\n", "no job"),
+        ("# @package hydra.sweeper\nproduct: {optimizer: [sgd, null]}\n", "optimizer"),
+        ("# @package hydra.sweeper\nproduct: {seed: [1, 1]}\n", "two jobs would compute the same"),
+    ],
+)
+def test_a_sweep_file_with_a_mistake_is_refused(typed: Typed, tmp_path: Path, text: str, said: str) -> None:
+    own = tmp_path / "conf" / "sweep"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(text)
+    done = typed("-m", "--config-dir", str(tmp_path / "conf"), "sweep=mine", "dry_run=true")
+    assert done.code == 2 and said in done.stderr and "Traceback" not in done.stderr, done.text
+    assert typed("-m", "sweep=optimizers,optimizers", "dry_run=true").code == 2
+
+
 def test_the_number_of_jobs_can_be_set_beside_swept_experiments(typed: Typed) -> None:
     words = ["experiment=digits_default,cifar10_resnet18", "hydra/launcher=local", "hydra.launcher.num_jobs=2"]
     done = typed("-m", *words, "dry_run=true")

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from hydra_plugins.torchlite_sweep import Local
-from torchlite import config
+from torchlite import config, stopping
 from torchlite.config import Composed
 from torchlite.errors import DONE, FAULT, MISTAKE, WAITING, UserError
 from torchlite.record import FAILED, FINISHED, STOPPED
@@ -68,11 +68,12 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
 
 def run_here(jobs: Sequence[Job], slots: Slots, fail_fast: bool, console: Console) -> int:
     """Run the jobs in processes of this machine and sum them up; the exit code."""
+    stopping.raise_if_noted()  # some library may have swallowed it
     watcher = table.Watcher(jobs, console, slots.num_jobs)
     signals = local.Runner(jobs, slots, fail_fast, watcher).run()
     if signals:
         print("the sweep was stopped; the same command goes on", file=sys.stderr, flush=True)
-        code = EXIT_CODES[signal.Signals(signals[0])]
+        code = {**EXIT_CODES, signal.SIGHUP: 129}[signal.Signals(signals[0])]
         if len(signals) > 1:  # somebody is in a hurry
             os._exit(code)
     table.summary(jobs, console)

@@ -88,6 +88,9 @@ def _zip(section: Any, path: str) -> list[Row]:
 def _list(section: Any, path: str) -> list[Row]:
     if not isinstance(section, list) or not all(isinstance(entry, Mapping) for entry in section):
         raise UserError(f"{path}: a list of mappings is wanted, one a job: - {{optimizer: sgd, optimizer.lr: 0.1}}")
+    for entry in section:
+        for key in entry:
+            _refuse_key(key, path)
     return [{str(key): word(str(key), value) for key, value in entry.items()} for entry in section]
 
 
@@ -105,6 +108,7 @@ def _columns(section: Any, path: str) -> dict[str, list[str]]:
         raise UserError(f"{path}: a mapping is wanted, of a key to its values: optimizer.lr: [0.1, 0.01]")
     columns = {}
     for key, values in section.items():
+        _refuse_key(key, path)
         if isinstance(values, str):  # as it would be typed: "0,1,2" or "range(0,5)"
             columns[str(key)] = words(_parsed(f"{key}={values}"))
         elif isinstance(values, list) and values:
@@ -112,6 +116,11 @@ def _columns(section: Any, path: str) -> dict[str, list[str]]:
         else:
             raise UserError(f"{path}.{key}: a list of values is wanted, with one at least.")
     return columns
+
+
+def _refuse_key(key: Any, path: str) -> None:
+    if not isinstance(key, str) or not key or set(key) & set(" =,"):
+        raise UserError(f"{path}: {key!r} is no key; keys are as typed, optimizer.lr.")
 
 
 def word(key: str, value: Any) -> str:

@@ -34,10 +34,17 @@ MOST_PROBLEMS, MOST_ROWS = 12, 40  # shown
 def compose_all(master: DictConfig, arguments: Sequence[str], parts: dict[str, Any]) -> tuple[Path, list[Composed]]:
     """The sweep's directory and every job. Raises UserError with the problems of all of them; nothing is created."""
     loader = GlobalHydra.instance().config_loader()
-    typed = [o for o in OverridesParser.create(loader).parse_overrides(list(arguments)) if o.key_or_group != "sweep"]
-    words = grid.jobs(typed, parts)
+    typed = OverridesParser.create(loader).parse_overrides(list(arguments))
+    files = [override.input_line for override in typed if override.key_or_group == "sweep"]
+    if any(override.is_sweep_override() for override in typed if override.key_or_group == "sweep"):
+        raise UserError(f"{files[0]}: one sweep file at a time; a file of yours can join the parts of both.")
+    if files and not parts:
+        raise UserError(
+            f"{files[0]}: the file lists nothing. It begins with `# @package hydra.sweeper` and has product, zip, list or join."
+        )
+    words = grid.jobs([override for override in typed if override.key_or_group != "sweep"], parts)
     if not words:
-        raise UserError("the sweep file has no job; fill in product, zip, list or join.")
+        raise UserError("no job: the sweep file lists none, or a range is empty.")
     name = master.name or _name(master, words)
     directory = Path(os.getcwd(), "outputs", str(name))
     with open_dict(master):
@@ -121,7 +128,7 @@ class _Composer:
             cfg, choices = copy.deepcopy(self.options[others])
             for override in values:  # as Hydra does
                 OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise UserError("\n".join(config.explain(words, sweep=True)) or str(error).splitlines()[0]) from error
         return config.plain(cfg, choices, words, self.directory)
 

@@ -1,11 +1,11 @@
 """The processes of jobs: forked from a server that has imported everything once, each in a session of its own."""
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,6 @@ def preload(libraries: Iterable[str] = ()) -> Any:
 def job(composed: Composed, environment: dict[str, str], output: Path) -> None:
     """What a job's process does; ends it with the run's exit code."""
     os.setsid()
-    _end_with_the_sweep()
     multiprocessing.set_start_method(None, force=True)  # of loader workers: as in a run that is typed alone
     os.environ.clear()
     os.environ.update(environment)
@@ -63,6 +62,7 @@ def job(composed: Composed, environment: dict[str, str], output: Path) -> None:
     try:
         with stopping.at_once():
             signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
+            _end_with_the_sweep()
             code = run.attempt(composed)[1]
     except Busy:
         code = BUSY
@@ -72,13 +72,15 @@ def job(composed: Composed, environment: dict[str, str], output: Path) -> None:
 
 
 def _end_with_the_sweep() -> None:
-    """Be sent SIGTERM when the server that forked this process is gone, as it is when the sweep was killed; on Linux."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl.h
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    """Send SIGTERM to this process when the sweep's has gone, as when it was killed: the run saves and stops."""
     sweep = multiprocessing.parent_process()
-    if sweep is not None and not sweep.is_alive():  # it went before this
-        sys.exit(EXIT_CODES[signal.SIGTERM])
+    assert sweep is not None
+
+    def wait() -> None:
+        sweep.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="sweep", daemon=True).start()
 
 
 def reason(code: int | None, output: Path) -> str:
