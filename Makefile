@@ -39,7 +39,7 @@ bench: $(STAMP)
 # The quick entries of the ledger, repeated by this code; those whose data has to be downloaded where it is there
 verify: $(STAMP)
 	$(VENV_PYTHON) reproduce.py experiments/digits_default --code here
-	@if [ -d data/FashionMNIST/raw ]; then \
+	@if [ -d data/FashionMNIST/raw ] && [ -d experiments/fashion_mnist_optimizers ]; then \
 	  $(VENV_PYTHON) reproduce.py experiments/fashion_mnist_optimizers --code here --data-dir data; fi
 
 clean:
