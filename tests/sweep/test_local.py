@@ -81,6 +81,7 @@ def test_failures_of_every_kind_stop_no_other_and_are_done_again(typed: Typed, t
     assert "going on after update" in (found["kill"] / "train.log").read_text()
 
 
+@pytest.mark.slow
 def test_two_launches_in_one_second_run_each_job_once(tmp_path: Path) -> None:
     """B01, in one sweep: they share the work."""
     spy = f"+callbacks.spy={{_target_:tests.strangers.Spy,file:{tmp_path}/hooks.txt}}"
@@ -93,6 +94,7 @@ def test_two_launches_in_one_second_run_each_job_once(tmp_path: Path) -> None:
     assert all(out.count("finished  val/acc1") >= 4 for out, _ in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_to_everybody_stops_the_sweep(tmp_path: Path, number: signal.Signals) -> None:
     """P01: Ctrl-C in a shell reaches every process of the group; the job saves, the next is not begun."""
@@ -107,6 +109,7 @@ def test_a_signal_to_everybody_stops_the_sweep(tmp_path: Path, number: signal.Si
     assert result(stopped.parent)["status"] == "stopped" and (stopped.parent / "checkpoints" / "last.pt").exists()
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_a_sweep_within_seconds(tmp_path: Path) -> None:
     """P01"""
     process = launch(tmp_path, *LONG, "name=s", "trainer.max_epochs=2000", "seed=0,1")
@@ -119,6 +122,7 @@ def test_a_second_signal_ends_a_sweep_within_seconds(tmp_path: Path) -> None:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path) -> None:
     """C10: the launcher alone is killed with -9; its job stops by itself, and the same command goes on."""
     words = [*LONG, "trainer.max_epochs=60", "trainer.save_every_updates=3", "seed=0,1"]
@@ -134,6 +138,7 @@ def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path) -> None:
         assert_same_run(one, other)
 
 
+@pytest.mark.slow
 def test_a_job_stops_when_its_sweep_is_killed_or_the_terminal_closed(tmp_path: Path) -> None:
     process = launch(tmp_path, *LONG, "trainer.max_epochs=5000", "seed=0,1", "name=s")
     wait_for_metrics(tmp_path)
