@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torchlite.data.augment import Augmentation
-from torchlite.data.memory import num_cores
+from torchlite.data.cores import num_cores
 from torchlite.data.mixing import Mixture
 from torchlite.data.pixels import shown
 from torchlite.data.preprocess import Preprocess

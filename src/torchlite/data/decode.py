@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchlite.data import labels as label_rules
-from torchlite.data.memory import num_cores
+from torchlite.data.cores import num_cores
 from torchlite.data.pixels import (
     ROWS_AT_ONCE,
     BadFilesError,

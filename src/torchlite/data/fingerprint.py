@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from torchlite.data import cache
+from torchlite.data.cores import num_cores
 from torchlite.data.decode import Opened
-from torchlite.data.memory import num_cores
 from torchlite.data.pixels import ROWS_AT_ONCE, BadFilesError, read, shown
 from torchlite.data.seeds import own_seeds, reseed
 from torchlite.errors import UserError

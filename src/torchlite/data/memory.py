@@ -1,4 +1,4 @@
-"""How much there is to work with: memory, cores."""
+"""How much there is to work with: memory, workers."""
 
 import contextlib
 import ctypes
@@ -7,13 +7,7 @@ from pathlib import Path
 
 import torch
 
-
-def num_cores() -> int:
-    """Cores that this process may use; a sweep that runs several jobs at a time tells each its share."""
-    share = os.environ.get("TORCHLITE_CORES", "")
-    if share.isdigit() and int(share) > 0:
-        return int(share)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from torchlite.data.cores import num_cores
 
 
 def default_workers() -> int:

@@ -15,13 +15,14 @@ from rich.console import Console
 from hydra_plugins.torchlite_sweep import Local
 from torchlite import config, stopping
 from torchlite.config import Composed
+from torchlite.data.cores import num_cores
 from torchlite.errors import DONE, FAULT, MISTAKE, WAITING, UserError
 from torchlite.record import FAILED, FINISHED, STOPPED
 from torchlite.stopping import EXIT_CODES
 from torchlite.sweep import jobs as sweep_jobs
 from torchlite.sweep import local, plan, processes, table
 from torchlite.sweep.jobs import ELSEWHERE, Job
-from torchlite.sweep.slots import Slots, num_cores
+from torchlite.sweep.slots import Slots
 
 
 def sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], parts: dict[str, Any]) -> None:
@@ -60,8 +61,13 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
     plan.show(jobs, directory, at_a_time, console)
     if slots:
         return run_here(jobs, slots, composed[0].config["fail_fast"], console)
+    before = dict(os.environ)
     os.environ["TORCHLITE_CORES"] = str(max(1, num_cores() // at_a_time))  # for the processes of other launchers
-    stopped_with = _launch_elsewhere(launcher, jobs)
+    try:
+        stopped_with = _launch_elsewhere(launcher, jobs)
+    finally:
+        os.environ.pop("TORCHLITE_CORES")
+        os.environ.update(before)
     table.summary(jobs, console)
     return stopped_with or exit_code(jobs)
 

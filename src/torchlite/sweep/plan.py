@@ -21,14 +21,14 @@ from rich.table import Table
 
 from torchlite import config
 from torchlite.config import Composed
+from torchlite.data.cores import num_cores
 from torchlite.errors import UserError
 from torchlite.naming import run_name
 from torchlite.record import FINISHED, read_result
 from torchlite.sweep import grid
 from torchlite.sweep.jobs import Job
-from torchlite.sweep.slots import num_cores
 
-MOST_PROBLEMS, MOST_ROWS = 12, 40  # shown
+MOST_PROBLEMS, MOST_ROWS, MOST_JOBS = 12, 40, 3  # shown; the last of each problem
 
 
 def compose_all(master: DictConfig, arguments: Sequence[str], parts: dict[str, Any]) -> tuple[Path, list[Composed]]:
@@ -97,7 +97,7 @@ def _each(jobs: Sequence[Any], words: Sequence[Sequence[str]], do: Callable[[Any
             for line in str(error).splitlines():
                 problems.setdefault(line, []).append(" ".join(typed))
     if problems:
-        lines = [f"{line}  ({_which(at_fault, len(words))})" for line, at_fault in problems.items()]
+        lines = [f"{line}  {_which(at_fault, len(words))}" for line, at_fault in problems.items()]
         more = [f"… and {len(lines) - MOST_PROBLEMS} more"] if len(lines) > MOST_PROBLEMS else []
         raise UserError("\n".join(lines[:MOST_PROBLEMS] + more))
     return done
@@ -105,8 +105,9 @@ def _each(jobs: Sequence[Any], words: Sequence[Sequence[str]], do: Callable[[Any
 
 def _which(jobs: list[str], total: int) -> str:
     if len(jobs) == total > 1:
-        return f"all {total} jobs"
-    return f"job {jobs[0]}" + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else "")
+        return f"(all {total} jobs)"
+    more = f" and {len(jobs) - MOST_JOBS} more" if len(jobs) > MOST_JOBS else ""
+    return ", ".join(f"(job {job})" for job in jobs[:MOST_JOBS]) + more
 
 
 class _Composer:

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import filelock
 
+from torchlite.data.cores import num_cores
 from torchlite.errors import UserError
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:
