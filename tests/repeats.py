@@ -34,6 +34,19 @@ def change_facts(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (run / "run.json").write_text(json.dumps(facts))
 
 
+def node(target: str, /, **arguments: Any) -> dict[str, Any]:
+    """A node of a config."""
+    return {"_target_": target, **arguments}
+
+
+def put(config: dict[str, Any], path: str, value: Any) -> None:
+    """Set a key, and make what it lies in where that is not there."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        config = config[parent] if isinstance(config.get(parent), dict) else config.setdefault(parent, {})
+    config[last] = value
+
+
 def git(folder: Path, *words: str) -> str:
     """What git prints in a folder, as a person of no name."""
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchlite.annotations import closest, fits, unfit
-from torchlite.errors import UserError
+from torchlite.errors import UserError, printable
 
 # Arguments that only a run knows, given by name to the group's own node; a config that sets one is refused
 RUNTIME = {
@@ -30,7 +30,8 @@ KINDS = {
 INNER_KINDS = ("torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.Sampler")
 INNER_PLACES = ("torchlite.data", "torchlite.models", "torchvision.transforms")
 LIBRARIES = ("torch", "torchvision", "timm")
-UNPICKLES = ("torchvision.datasets.lsun",)  # whatever file lies in its folder, so a record may not name it
+# Whatever file their arguments name, so a record may not name them
+UNPICKLES = ("torchvision.datasets.lsun", "torch.utils.data.datapipes")
 NOT_A_USERS = {
     *sys.stdlib_module_names,
     "torch",
@@ -63,7 +64,7 @@ def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) 
                     problems.append(f"{path}: a node with `_target_` is wanted; `--help` lists the options of {group}.")
                 else:
                     problems += _check_node(child, path, group, trusted)
-    return problems
+    return [printable(problem) for problem in problems]
 
 
 def foreign_nodes(config: dict[str, Any], trusted: tuple[str, ...]) -> list[str]:
@@ -87,13 +88,13 @@ def _foreign_node(node: dict[str, Any], path: str, group: str | None, trusted: t
         try:
             reason = refusal(locate(target), group, trusted)
         except UserError as error:
-            gone = (
-                isinstance(target, str) and target.partition(".")[0] == "torchlite"
-            )  # by now; its own version judges it
+            gone = isinstance(target, str) and target.startswith("torchlite.")  # by now; its own version judges it
             reason = None if gone else str(error)
     if reason is not None:
         yield f"{path}._target_={target}: {reason}"
     for key, value in node.items():
+        if key.startswith("_") and key not in ("_target_", "_partial_"):
+            yield f"{path}.{key}: not allowed here: the config comes from a record, where arguments have names."
         for inner, inner_path in _nodes(value, f"{path}.{key}"):
             yield from _foreign_node(inner, inner_path, None, trusted)
 
@@ -131,10 +132,15 @@ def _check_node(node: dict[str, Any], path: str, group: str | None, trusted: tup
 
 def _foreign(target: Any, trusted: tuple[str, ...] | None) -> str | None:
     """Why a module may not even be imported, where the config came from elsewhere."""
-    root = target.partition(".")[0] if isinstance(target, str) else ""
-    if trusted is None or root in (*LIBRARIES, "torchlite", *trusted):
+    if trusted is None:
         return None
-    return f"not allowed here: the config comes from a record, and {root} is no module it may name."
+    root, _, rest = target.partition(".") if isinstance(target, str) else ("", "", "")
+    here = "not allowed here: the config comes from a record, and"
+    if root not in (*LIBRARIES, "torchlite", *trusted):
+        return f"{here} {root} is no module it may name."
+    if root not in trusted and "._" in f".{rest}":  # of use to a stranger alone
+        return f"{here} a name that begins with _ is private."
+    return None
 
 
 def _nodes(value: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:

@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes, stopping
-from torchlite.errors import FAULT, UserError, refuse
+from torchlite.errors import FAULT, UserError, printable, refuse
 from torchlite.naming import identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -111,7 +111,7 @@ def plain(
     resolved = resolve(cfg)
     problems = mistakes.wrong_roots(resolved, GROUPS)
     if problems:
-        raise UserError("\n".join(problems))
+        raise UserError("\n".join(map(printable, problems)))
     name = sweep_directory.name if sweep_directory else run_name(choices, overrides, GROUPS)
     return Composed(
         config=resolved,
@@ -140,7 +140,7 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
         first_line = str(error).splitlines()[0]
         asked = first_line.partition("while resolving interpolation: Missing mandatory value: ")[2]
         key = asked or error.full_key
-        raise UserError(f"{key}: {first_line}. Give it a value: {key}=…") from error
+        raise UserError(printable(f"{key}: {first_line}. Give it a value: {key}=…")) from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

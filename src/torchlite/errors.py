@@ -21,7 +21,16 @@ class UserError(Exception):
     """A mistake of the user; the message is one or two lines that name the key or file at fault and say what to do."""
 
 
+def printable(text: object, keep: str = "") -> str:
+    """The text with whatever could steer a terminal, turn the direction of writing or begin a line spelled out, as `\\x1b`.
+
+    Args:
+        keep: characters to leave as they are all the same: "\\n\\t" for text of several lines.
+    """
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in str(text))
+
+
 def refuse(message: object) -> int:
     """Print what the user has to mend; the exit code for it."""
-    print(message, file=sys.stderr)
+    print(printable(message, keep="\n\t"), file=sys.stderr)
     return MISTAKE

@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+from torchlite.errors import printable
+
 log = logging.getLogger("torchlite")
 
 
@@ -65,7 +67,7 @@ class _Terminal(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         label = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        text = f"{label}{record.getMessage()}"
+        text = printable(f"{label}{record.getMessage()}", keep="\n\t")
         text = text.encode(self.console.encoding, "backslashreplace").decode(self.console.encoding)
         with contextlib.suppress(OSError, SystemExit):  # nobody reads any more (`| head`): the run goes on
             self.console.print(text, markup=False)

@@ -11,7 +11,8 @@ NOT_IDENTITY = (
     *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates"),
     *("data.num_workers", "data.in_memory", "data.memory_share", "data.start_method"),  # they change no bit
 )
-LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in ("ProgressBar", "TensorBoard", "Histograms", "MLflow")]
+LOGGERS = ("ProgressBar", "TensorBoard", "Histograms", "MLflow")
+LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in LOGGERS]
 
 
 def identity_of(config: dict[str, Any]) -> str:
@@ -24,10 +25,15 @@ def identity_of(config: dict[str, Any]) -> str:
             node = node.get(parent) or {}
         node.pop(last, None)
     for name, node in list((config["callbacks"] or {}).items()):
-        if node is None or (isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS):
+        if node is None or (isinstance(node, dict) and _names_logger(node.get("_target_"))):
             del config["callbacks"][name]
     text = json.dumps(config, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _names_logger(target: Any) -> bool:
+    """Whether a target names a callback that only logs, be it by the path of its own file; nothing is imported."""
+    return bool(re.fullmatch(rf"torchlite\.callbacks\.(\w+\.)?({'|'.join(LOGGERS)})", str(target)))
 
 
 def _canonical(value: Any) -> Any:

@@ -14,7 +14,7 @@ from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes, check_together
 from torchlite.config import Composed
 from torchlite.digests import NAME, Digests, lines_kept
-from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, TERMINATED, MachineError, UserError
+from torchlite.errors import DONE, FAULT, INTERRUPTED, TERMINATED, MachineError, UserError, refuse
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Busy, Record
@@ -33,8 +33,7 @@ def run(composed: Composed) -> float | None:
     try:
         score, code = attempt(composed)
     except Busy as error:
-        print(error, file=sys.stderr)
-        score, code = None, MISTAKE
+        score, code = None, refuse(error)
     others_go_on = composed.sweep_directory is not None and not composed.config["fail_fast"]
     if code and (code in (INTERRUPTED, TERMINATED) or not others_go_on):  # a time limit is each job's own
         raise SystemExit(code)
@@ -49,8 +48,7 @@ def attempt(composed: Composed) -> tuple[float | None, int]:
     except Busy:
         raise
     except UserError as error:
-        print(error, file=sys.stderr)
-        return None, MISTAKE
+        return None, refuse(error)
     except Stopped as stopped:
         how = "resume=auto" if composed.sweep_directory is None else "the same command"
         print(f"stopped: {stopped}; go on with {how}", file=sys.stderr)

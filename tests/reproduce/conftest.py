@@ -3,12 +3,14 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT, Finished
-from tests.repeats import WORDS, git, run_script
+from tests.repeats import WORDS, change_facts, git, run_script
 from tests.runs import the_run
+from torchlite.reproduce import code, command, publish
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +59,48 @@ def house_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def house(house_once: Path, tmp_path: Path) -> Path:
     """The same, a copy that a test may change."""
     return shutil.copytree(house_once, tmp_path / "house")
+
+
+@pytest.fixture
+def refused(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """`refused(change)`: what is said about the record after the change; nothing was run, exit code 2."""
+    (tmp_path / "evil.py").write_text("open('pwned', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+
+    def run(change: Callable[[dict[str, Any]], object] = lambda facts: None, *words: str) -> str:
+        change_facts(recorded, change)
+        ended = command.main([str(recorded), "--code", "here", *words])
+        captured = capsys.readouterr()
+        assert ended == 2, captured
+        assert not (tmp_path / "pwned").exists() and not (tmp_path / "outputs").exists()
+        assert "Traceback" not in captured.err
+        return captured.err
+
+    return run
+
+
+@pytest.fixture
+def finished(recorded: Path) -> Path:
+    """A run made from a commit that is on a branch, with no changes to the code."""
+
+    def change(facts: dict[str, Any]) -> None:
+        facts["code"] |= {"dirty": False, "modules": {}, "not_recorded": []}
+
+    change_facts(recorded, change)
+    (recorded / "source.patch").unlink(missing_ok=True)
+    return recorded
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """`published("RUN", "NAME", …)`: the exit code and what is printed; the ledger is `ledger` in this test's folder."""
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("scipy")
+    monkeypatch.setattr(code, "is_shared", code.is_known)  # this clone may have no remote
+
+    def run(*words: object) -> tuple[int, str]:
+        ended = publish.main([*map(str, words), "--ledger", str(tmp_path / "ledger"), "--question", "Does it repeat?"])
+        captured = capsys.readouterr()
+        return ended, captured.out + captured.err
+
+    return run

@@ -1,6 +1,7 @@
 """`--audit`: what a config computes twice, with other workers and threads; the first module that differs is named."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.repeats import change_facts
 from torchlite.reproduce import command
 from torchlite.reproduce.trace import Mark, Trace, first_difference, kind_of
 
@@ -63,6 +65,28 @@ def test_a_module_that_draws_by_itself_is_named(audited: Any) -> None:
 def test_a_recorded_run_can_be_audited(audited: Any, recorded: Path) -> None:
     code, out, err = audited(str(recorded), "--updates", "2")
     assert code == 0 and "the same again: equal in all 2 updates" in out, out + err
+
+
+def test_a_record_is_trusted_no_further_than_where_it_is_repeated(
+    audited: Any, recorded: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No pickle is opened, whatever a library asks for; and no secret is used."""
+    monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", raising=False)
+    torch.save({"model": Path("an object")}, tmp_path / "evil.pt")
+
+    def marks(*_: Any) -> list[Mark]:
+        with pytest.raises(pickle.UnpicklingError):
+            torch.load(tmp_path / "evil.pt", weights_only=False)
+        return [Mark(1, "\x1b[2J", "k", 1)]
+
+    monkeypatch.setattr("torchlite.reproduce.audit.marks", marks)
+    assert audited(str(recorded))[0] == 0
+    secret = {"_target_": "torchlite.callbacks.EarlyStopping", "note": "${oc.env:DEPLOY_KEY}"}
+    change_facts(recorded, lambda facts: facts["config"]["callbacks"].update(x=secret))
+    monkeypatch.setenv("DEPLOY_KEY", "7")
+    code, _, err = audited(str(recorded))
+    assert code == 2 and err.startswith("callbacks.x.note: ") and "--allow-env DEPLOY_KEY" in err
+    assert audited(str(recorded), "--allow-env", "DEPLOY_KEY")[0] == 0
 
 
 def test_wrong_words_are_refused(audited: Any) -> None:

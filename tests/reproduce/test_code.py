@@ -137,6 +137,24 @@ def test_modules_of_ones_own_come_with_the_record(tmp_path: Path) -> None:
     assert done.code == 0 and "identical: " in done.stdout, done.text
 
 
+def test_a_commit_is_shared_when_a_branch_of_a_remote_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch or a tag of one's own makes it known here, and nowhere else; so does a remote that was not pushed to."""
+    from torchlite.reproduce import code
+
+    (tmp_path / "clone").mkdir()
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "remote")
+    git(tmp_path / "clone", "init", "-q", "-b", "main")
+    git(tmp_path / "clone", "commit", "-qm", "first", "--allow-empty")
+    git(tmp_path / "clone", "remote", "add", "origin", "../remote")
+    git(tmp_path / "clone", "push", "-q", "origin", "main")
+    git(tmp_path / "clone", "commit", "-qm", "second", "--allow-empty")
+    git(tmp_path / "clone", "tag", "mine")
+    monkeypatch.setattr(code, "ROOT", tmp_path / "clone")
+    first, second = git(tmp_path / "clone", "rev-parse", "HEAD~1", "HEAD").split()
+    assert [code.is_shared(commit) for commit in (first, second, "1" * 40)] == [True, False, False]
+    assert [code.is_known(commit) for commit in (first, second, "1" * 40)] == [True, True, False]
+
+
 def test_what_the_environment_says_of_git_is_left_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     from torchlite.reproduce import code
 

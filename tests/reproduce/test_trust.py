@@ -1,6 +1,7 @@
 """A record that came from elsewhere runs nothing: refused, with the path of the key at fault, before anything is made."""
 
 import json
+import os
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -11,8 +12,11 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from tests.repeats import change_facts
+from tests.repeats import change_facts, node, put
+from torchlite.errors import UserError
 from torchlite.reproduce import command
+from torchlite.reproduce.records import read
+from torchlite.reproduce.rerun import as_recorded
 
 PWNED = "touch pwned"
 DEEP = {
@@ -21,10 +25,7 @@ DEEP = {
 }
 
 
-def node(target: str, **arguments: Any) -> dict[str, Any]:
-    return {"_target_": target, **arguments}
-
-
+PIPES = "torch.utils.data.datapipes.iter"
 HOSTILE = {
     "os.system": ("model", node("os.system", command=PWNED)),
     "posix.system, as os.system resolves": ("model", node("posix.system", command=PWNED)),
@@ -51,32 +52,26 @@ HOSTILE = {
     "a target that is no text": ("model", {"_target_": ["os.system"], "command": PWNED}),
     "an interpolation left for later": ("model.widths", ["\\${oc.create:{_target_:os.system}}"]),
     "a module beside the record": ("model", node("evil.Net")),
+    "a private function of ours that imports": (
+        "data.train",
+        node("torchlite.data.sources._archives", target="evil.Net"),
+    ),
+    "arguments without names": ("data.train", node("torchvision.datasets.MNIST", _args_=[".", True, None, None, True])),
+    "nodes in arguments without names": (
+        "model",
+        node("torch.nn.Sequential", _args_=[node("os.system", command=PWNED)]),
+    ),
+    "a partial in a list of lists": ("data.transforms", [[node("os.system", _partial_=True, command=PWNED)]]),
+    "files that are unpickled on their way": (
+        "data.train",
+        node(f"{PIPES}.RoutedDecoder", datapipe=node(f"{PIPES}.FileOpener", datapipe=["evil.pickle"])),
+    ),
+    "a reader that asks a shell": (
+        "data.train",
+        node("timm.data.IterableImageDataset", root="pip{e,x}:touch pwned #", reader="WDS/x"),
+    ),
+    "code of a hub": ("data.train.trust_remote_code", True),
 }
-
-
-def put(config: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        config = config[parent] if isinstance(config.get(parent), dict) else config.setdefault(parent, {})
-    config[last] = value
-
-
-@pytest.fixture
-def refused(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """`refused(change)`: what is said about the record after the change; nothing was run, exit code 2."""
-    (tmp_path / "evil.py").write_text("open('pwned', 'w').close()\n")
-    monkeypatch.chdir(tmp_path)
-
-    def run(change: Callable[[dict[str, Any]], object] = lambda facts: None, *words: str) -> str:
-        change_facts(recorded, change)
-        code = command.main([str(recorded), "--code", "here", *words])
-        captured = capsys.readouterr()
-        assert code == 2, captured
-        assert not (tmp_path / "pwned").exists() and not (tmp_path / "outputs").exists()
-        assert "Traceback" not in captured.err
-        return captured.err
-
-    return run
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -208,6 +203,38 @@ def test_a_damaged_record_is_refused(recorded: Path, refused: Any, damage: str) 
     assert code == 2
 
 
+def test_a_record_too_large_to_read_or_too_deep_is_refused(recorded: Path, refused: Any) -> None:
+    result = (recorded / "result.json").read_text()
+    with open(recorded / "result.json", "wb") as file:
+        file.truncate(2**30)
+    assert "result.json is larger than 64 MB" in refused()
+    (recorded / "result.json").write_text(result)
+    digests = (recorded / "digests.jsonl").read_text()
+    deep = "[" * 500 + "]" * 500
+    (recorded / "digests.jsonl").write_text(f'{digests}{{"update": 99, "loss": {deep}}}\n')
+    with pytest.raises(UserError, match="digests.jsonl"):
+        _ = read(recorded).digests
+    assert "deeper than any record's" in refused(lambda facts: put(facts["config"], "model.x", json.loads(deep)))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("data.fingerprint", "${oc.env:HOME}"),
+        ("data.fingerprint", node("os.system", command=PWNED)),
+        ("data.data_dir", "${oc.env:HOME}"),
+    ],
+)
+def test_facts_are_of_the_kind_that_is_written(refused: Any, path: str, value: Any) -> None:
+    """They become part of the config that is run."""
+    assert f"{path}=" in refused(lambda facts: put(facts, path, value))
+
+
+def test_a_record_starts_no_thousand_processes(recorded: Path) -> None:
+    change_facts(recorded, lambda facts: put(facts["config"], "data.num_workers", 10_000))
+    assert as_recorded(read(recorded)).config["data"]["num_workers"] <= 4 * (os.cpu_count() or 1)
+
+
 def test_modules_need_a_persons_word(recorded: Path, refused: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (recorded / "modules").mkdir()
     (recorded / "modules" / "nets.py").write_text("open('pwned', 'w').close()\n\x1b[2J")
@@ -233,7 +260,6 @@ def test_a_module_cannot_stand_in_for_a_library(recorded: Path, refused: Any, na
 def test_tar_shards_are_files_or_plain_addresses() -> None:
     """webdataset hands `pipe:` and addresses to a shell."""
     from torchlite.data.shards import TarShards
-    from torchlite.errors import UserError
 
     pytest.importorskip("webdataset")
     for shards in ("pipe:touch pwned", "pipe:touch pwned #://x.tar", "http://x/'; touch pwned; '.tar"):

@@ -1,8 +1,10 @@
 """`python reproduce.py --audit …`: does a config compute the same twice, and with other workers and threads?"""
 
+import argparse
 import copy
 import io
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,23 +15,20 @@ from typing import Any
 from rich.console import Console
 
 from torchlite import config, machine, run
+from torchlite.build import only_logs
 from torchlite.config import Composed
-from torchlite.errors import DONE, FINDINGS, UserError
-from torchlite.naming import LOGGING_CALLBACKS
+from torchlite.errors import DONE, FINDINGS, UserError, printable
 from torchlite.record import Record
+from torchlite.reproduce import trust
 from torchlite.reproduce.records import found, read
-from torchlite.reproduce.rerun import as_recorded
 from torchlite.reproduce.trace import Mark, Trace, first_difference
 from torchlite.stopping import Stopped
 
 
-def main(words: list[str], updates: int, data_dir: str | None, as_json: bool) -> int:
-    """Run K updates as they are, again, with loader workers, with another number of threads; the exit code.
-
-    Args:
-        words: a run directory, or words of train.py.
-    """
-    composed = _composed(words, data_dir)
+def main(options: argparse.Namespace) -> int:
+    """Run some updates as they are, again, with loader workers, with another number of threads; the exit code."""
+    updates = options.updates or 10
+    composed = _composed(options)
     threads = machine.set_threads(composed.config["trainer"]["num_threads"])
     first = marks(composed, updates, threads)
     rows: list[dict[str, Any]] = []
@@ -37,10 +36,10 @@ def main(words: list[str], updates: int, data_dir: str | None, as_json: bool) ->
         difference = first_difference(first, marks(changed, updates, count))
         rows.append({"variation": name, "equal": difference is None, "must_be_equal": must_be_equal})
         rows[-1]["first_difference"] = None if difference is None else asdict(difference)
-        if not as_json:
-            print(f"{name}: {_story(difference, updates)}")
+        if not options.json:
+            print(printable(f"{name}: {_story(difference, updates)}"))
     bad = [row["variation"] for row in rows if row["must_be_equal"] and not row["equal"]]
-    if as_json:
+    if options.json:
         print(json.dumps({"updates": updates, "things_compared": len(first), "variations": rows}, indent=2))
     else:
         print(f"{len(first)} checksums of {updates} updates compared: inputs, outputs of modules, gradients, weights")
@@ -49,9 +48,11 @@ def main(words: list[str], updates: int, data_dir: str | None, as_json: bool) ->
     return FINDINGS if bad else DONE
 
 
-def _composed(words: list[str], data_dir: str | None) -> Composed:
+def _composed(options: argparse.Namespace) -> Composed:
+    words, data_dir = options.run, options.data_dir
     if len(words) == 1 and Path(words[0]).is_dir():
-        return as_recorded(read(found(words[0])[0]), data_dir)
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # as where a record is repeated
+        return trust.check(read(found(words[0])[0]), options, trusted=(), here=True)
     return config.from_words([*words, *([f"data_dir={data_dir}"] if data_dir else [])])
 
 
@@ -71,9 +72,7 @@ def marks(composed: Composed, updates: int, threads: int) -> list[Mark]:
     """What the first updates of a config compute."""
     made = copy.deepcopy(composed.config)
     node = {"_target_": "torchlite.reproduce.trace.Trace", "updates": updates}
-    others = {
-        name: child for name, child in made["callbacks"].items() if child and child["_target_"] not in LOGGING_CALLBACKS
-    }
+    others = {name: child for name, child in made["callbacks"].items() if child and not only_logs(child)}
     made["callbacks"] = {"trace": node, **others}
     made["trainer"] |= {"num_threads": threads, "compile": False, "max_minutes": None}  # hooks see no compiled model
     changed = replace(composed, config=made)

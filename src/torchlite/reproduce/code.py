@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchlite import provenance
-from torchlite.errors import UserError
+from torchlite.errors import UserError, printable
 from torchlite.reproduce.records import Past
 
-UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\u00a1-\u061b\u061d-\u1fff\u2030-\u205f\u2070-\ud7ff]")
 RERUN = "src/torchlite/reproduce/rerun.py"
 ROOT = provenance.SOURCE.parents[1]
 
@@ -36,12 +35,7 @@ def foreign(past: Past, here: bool) -> str:
     """
     parts = [] if here or not past.patch or is_here(past) else [past.patch]
     parts += [f"--- the record's modules/{name}.py\n{text}" for name, text in past.modules.items()]
-    return _printable("\n".join(parts))
-
-
-def _printable(text: str) -> str:
-    """Text that cannot steer a terminal, nor change the direction of writing."""
-    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return "\n".join(parts)
 
 
 @contextlib.contextmanager
@@ -77,9 +71,18 @@ def check_modules(past: Past, trust_code: bool) -> None:
 
 
 def is_shared(commit: str) -> bool:
-    """Whether a commit belongs to a branch or tag of this repository, and so to the team's code."""
-    refs = _git("for-each-ref", "--contains", commit, "refs/heads", "refs/remotes", "refs/tags").stdout.strip()
-    return bool(refs) or _git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
+    """Whether a remote has a commit, as far as is known here: one of its branches that was fetched or pushed holds it."""
+    return _is_on(commit, "refs/remotes")
+
+
+def is_known(commit: str) -> bool:
+    """Whether a commit belongs to a branch or tag of this repository, and so is code that its owner has."""
+    heads = "refs/heads", "refs/remotes", "refs/tags"
+    return _is_on(commit, *heads) or _git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
+
+
+def _is_on(commit: str, *places: str) -> bool:
+    return _git("for-each-ref", "--contains", commit, *places).stdout.strip() != ""
 
 
 @contextlib.contextmanager
@@ -92,7 +95,7 @@ def _worktree(past: Past, tree: Path, trust_code: bool) -> Iterator[Path]:
         raise UserError(
             f"code: commit {commit[:12]} is not in this repository (a shallow clone?): git fetch it, or add --code here."
         )
-    if not (is_shared(commit) or trust_code):
+    if not (is_known(commit) or trust_code):
         raise UserError(f"code: commit {commit[:12]} is on no branch: look at it with git show, then add --trust-code.")
     if _git("cat-file", "-e", f"{commit}:{RERUN}").returncode != 0:
         raise UserError(
@@ -116,18 +119,18 @@ def _apply(past: Past, tree: Path) -> None:
     listed = subprocess.run(["git", "apply", "--numstat", "-z", str(file)], cwd=tree, capture_output=True)
     if listed.returncode != 0:
         reason = listed.stderr.decode("utf-8", "replace").strip().splitlines()[:1]
-        raise UserError(f"source.patch does not apply to the commit: {_printable(' '.join(reason))}")
+        raise UserError(f"source.patch does not apply to the commit: {printable(' '.join(reason))}")
     names = [entry.split("\t")[-1] for entry in listed.stdout.decode("utf-8", "surrogateescape").split("\0") if entry]
     for name in names:
         parts = Path(name).parts
         if os.path.isabs(name) or ".." in parts or ".git" in (part.lower() for part in parts):
-            raise UserError(f"source.patch: {_printable(name)} lies outside the code; refused.")
+            raise UserError(f"source.patch: {printable(name)} lies outside the code; refused.")
     if re.search(r"^(new file mode|new mode|deleted file mode|old mode) 1[26]0000$", past.patch, re.M):
         raise UserError("source.patch makes a link or a repository within; refused.")
     done = subprocess.run(["git", "apply", "--whitespace=nowarn", str(file)], cwd=tree, capture_output=True)
     if done.returncode != 0:
         reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[:1]
-        raise UserError(f"source.patch does not apply to the commit: {_printable(' '.join(reason))}")
+        raise UserError(f"source.patch does not apply to the commit: {printable(' '.join(reason))}")
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if options.audit:
             from torchlite.reproduce import audit
 
-            return audit.main(options.run, options.updates or 10, options.data_dir, options.json)
+            return audit.main(options)
         if len(options.run) != 1:
             raise UserError("name one run, sweep or entry of experiments/; words of a config go with --audit.")
         from torchlite.reproduce import repetition
@@ -35,6 +35,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--code", choices=["recorded", "here"], default="recorded", help="run its own code, or this one")
     made.add_argument("--trust-code", action="store_true", help="run the patch and modules that came with the record")
+    made.add_argument(
+        "--allow-env", action="append", default=[], metavar="NAME", help="let the record use this environment variable"
+    )
+    made.add_argument("--allow-network", action="store_true", help="let the record download, and read from addresses")
     made.add_argument("--data-dir", help="where the data lies now")
     made.add_argument("--updates", type=int, help="only the first N updates; no final score is compared")
     made.add_argument("--num-threads", type=int, help="compute with N threads, not with as many as recorded")

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchlite import machine, provenance
-from torchlite.errors import UserError
+from torchlite.errors import UserError, printable
 from torchlite.reproduce import code
 from torchlite.reproduce.records import Past
+from torchlite.reproduce.trust import environment, used
 
 # Which packages compute or decode, in the order in which they change results
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "pillow", "simplejpeg", "webdataset", "triton", "python")
 KERNELS = re.compile(r"(nvidia|cuda|intel|mkl|onednn)")
-ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_][A-Za-z0-9_]*)\s*(,[^}]*)?\}")
 
 
 def before(past: Past, here: bool, num_threads: int) -> list[str]:
@@ -34,7 +34,7 @@ def before(past: Past, here: bool, num_threads: int) -> list[str]:
     rest = [name for name in then if name in now and then[name] != now[name] and name not in (*PACKAGES, *kernels)]
     if rest:
         lines.append(f"packages: {len(rest)} more have another version, which compute nothing: {', '.join(rest[:5])}")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def _code(past: Past, here: bool) -> Iterator[str]:
@@ -76,28 +76,6 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def environment(config: Any) -> dict[str, bool]:
-    """The environment variables that a recorded config asks for; True: it has a default."""
-    asked: dict[str, bool] = {}
-    for text in _texts(config):
-        for name, default in ENVIRONMENT.findall(text):
-            asked[name] = asked.get(name, True) and bool(default)
-    return asked
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _texts(item)
-
-
 def check_environment(past: Past) -> list[str]:
-    """A line on each variable that is used. Raises UserError that names all that are missing."""
-    asked = environment(past.facts["config"])
-    missing = [name for name, has_default in asked.items() if not has_default and name not in os.environ]
-    if missing:
-        raise UserError(
-            f"the config needs the environment variable{'s'[: len(missing) - 1]} {', '.join(missing)}; set it."
-        )
-    return [f"environment: {name} is used" for name in asked if name in os.environ]
+    """A line on each variable of the environment that is used."""
+    return [f"environment: {name} is used" for name in environment(used(past)) if name in os.environ]

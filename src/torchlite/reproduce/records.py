@@ -16,6 +16,8 @@ WORDS = {  # of run.json that become part of a path or of a command
     "name": re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}"),
     "identity": re.compile(r"[0-9a-f]{12}"),
 }
+LARGEST = {".json": 64, ".jsonl": 256, ".patch": 64, ".py": 4}  # MB of a file that is read whole
+DEEPEST = 64  # objects and lists inside one another; a config has eight
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -107,6 +109,8 @@ def read(directory: Path) -> Past:
     for name in code.get("modules", {}):
         if not MODULE.fullmatch(name):
             raise UserError(f"{path}: code.modules names {name!r}, which is no module; refused.")
+    if (directory / "modules").is_symlink():
+        raise UserError(f"{directory / 'modules'} is a link; a run cannot be repeated from that.")
     for name in ("source.patch", "metrics.jsonl", "digests.jsonl"):
         _plain_file(directory / name, may_be_missing=True)
     return Past(directory, facts, result)
@@ -125,11 +129,13 @@ def _check_config(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _plain_file(path: Path, may_be_missing: bool = False) -> Path:
-    """The path of a file, not of a link that leads to something else."""
+    """The path of a file that can be read whole, not of a link that leads to something else."""
     if path.is_symlink() or not (path.is_file() or may_be_missing and not path.exists()):
         raise UserError(
             f"{path} is {'a link' if path.is_symlink() else 'missing'}; a run cannot be repeated from that."
         )
+    if path.exists() and path.stat().st_size > LARGEST[path.suffix] * 2**20:
+        raise UserError(f"{path} is larger than {LARGEST[path.suffix]} MB, as no record's is; refused.")
     return path
 
 
@@ -140,7 +146,17 @@ def _json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: {error}.") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} is no record.")
+    if _is_deep(value):
+        raise UserError(f"{path} holds objects inside one another, deeper than any record's; refused.")
     return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        nested = [outer for outer in level if isinstance(outer, dict | list)]
+        level = [inner for outer in nested for inner in (outer.values() if isinstance(outer, dict) else outer)]
+    return bool(level)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -150,6 +166,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from error
-    if not all(isinstance(line, dict) and isinstance(line.get("update"), int) for line in lines):
+    if not all(isinstance(line, dict) and isinstance(line.get("update"), int) and not _is_deep(line) for line in lines):
         raise UserError(f"{path}: every line is an object with an `update`; this file is damaged.")
     return lines

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchlite import record
-from torchlite.check import foreign_nodes
-from torchlite.errors import DONE, FINDINGS, UserError
-from torchlite.reproduce import code, differences, entry
+from torchlite.errors import DONE, FINDINGS, UserError, printable
+from torchlite.reproduce import code, differences, entry, trust
 from torchlite.reproduce.records import Past, found, read
-from torchlite.reproduce.rerun import as_recorded, chosen
+from torchlite.reproduce.rerun import chosen
 from torchlite.reproduce.verdict import DIFFERENT, Spread, Verdict, judge, sampling_spread
 
 
@@ -23,14 +22,17 @@ def repeat(options: argparse.Namespace) -> int:
         if (value := getattr(options, name)) is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')} {value}: give a whole number above 0.")
     runs = [read(directory) for directory in found(options.run[0])]
-    say: Callable[..., None] = print if not options.json else lambda *words: print(*words, file=sys.stderr)
+
+    def say(text: str) -> None:
+        print(printable(text, keep="\n\t"), file=sys.stderr if options.json else sys.stdout)
+
     verdicts = []
     for number, past in enumerate(runs):
         if len(runs) > 1:
-            say(f"{'' if number == 0 else chr(10)}{past.directory.name}: {number + 1} of {len(runs)}")
+            say(f"{'' if number == 0 else chr(10)}{printable(past.directory.name)}: {number + 1} of {len(runs)}")
         verdict = repeat_one(past, options, say)
         verdicts.append(verdict)
-        show(verdict, say)
+        show(verdict, lambda line: say(printable(line)))
     if len(runs) > 1:
         counts = {v.verdict: sum(o.verdict == v.verdict for o in verdicts) for v in verdicts}
         say("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
@@ -42,11 +44,11 @@ def repeat(options: argparse.Namespace) -> int:
 def repeat_one(past: Past, options: argparse.Namespace, say: Callable[..., None]) -> Verdict:
     """Run one record again and judge it. Raises UserError where it is refused, SystemExit where the run did not end well."""
     here = options.code == "here"
-    lines = differences.check_environment(past)
     check_trust(past, options)
+    lines = differences.check_environment(past)
     lines += differences.before(past, here, chosen(past, options.num_threads)["num_threads"])
     say(
-        f"{past.facts['name']}, {past.directory}: "
+        f"{past.facts['name']}, {printable(past.directory)}: "
         + ("nothing differs before it starts" if not lines else "what differs:")
     )
     for line in lines:
@@ -70,14 +72,8 @@ def repeat_one(past: Past, options: argparse.Namespace, say: Callable[..., None]
 
 
 def check_trust(past: Past, options: argparse.Namespace) -> None:
-    """Raise UserError, with the path of each key at fault, for a record whose config names what it may not.
-
-    The present rules hold also where older code runs, whose own may have been looser.
-    """
-    composed = as_recorded(past, options.data_dir, trusted_modules(past))
-    problems = foreign_nodes(composed.config, trusted_modules(past))
-    if problems:
-        raise UserError("\n".join(problems))
+    """Raise UserError, with the path of each key at fault, for a record whose config does what it may not."""
+    trust.check(past, options, trusted_modules(past), here=options.code == "here" or code.is_here(past))
 
 
 def trusted_modules(past: Past) -> tuple[str, ...]:

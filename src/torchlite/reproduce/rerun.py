@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from torchlite import config, machine, run
+from torchlite.build import only_logs
+from torchlite.callbacks import ProgressBar
+from torchlite.check import locate
 from torchlite.config import Composed
-from torchlite.errors import DONE, FAULT, MachineError, UserError, refuse
-from torchlite.naming import LOGGING_CALLBACKS
+from torchlite.errors import DONE, FAULT, MachineError, UserError, printable, refuse
 from torchlite.record import Record
 from torchlite.reproduce.records import Past, read
 from torchlite.stopping import Stopped, at_once
 
 WATCH = "repetition"  # the name of the callback that is added
-BAR = "torchlite.callbacks.ProgressBar"
 
 
 def main(words: list[str] | None = None) -> int:
@@ -48,10 +49,10 @@ def main(words: list[str] | None = None) -> int:
     except Stopped as stopped:
         return stopped.code
     except MachineError as error:  # its traceback is in train.log
-        print(error, file=sys.stderr)
+        print(printable(error, keep="\n\t"), file=sys.stderr)
         return FAULT
     except Exception:
-        traceback.print_exc()
+        print(printable(traceback.format_exc(), keep="\n\t"), file=sys.stderr)
         return FAULT
     return DONE
 
@@ -70,12 +71,9 @@ def as_recorded(past: Past, data_dir: str | None = None, trusted: tuple[str, ...
     """
     facts = copy.deepcopy(past.facts)
     made = facts["config"]
-    made["callbacks"] = {
-        name: None
-        if isinstance(node, dict) and node.get("_target_") in LOGGING_CALLBACKS and node["_target_"] != BAR
-        else node
-        for name, node in made["callbacks"].items()
-    }
+    made["callbacks"] = {name: None if is_left_out(node) else node for name, node in made["callbacks"].items()}
+    if isinstance(workers := made["data"].get("num_workers"), int):  # they change no bit
+        made["data"]["num_workers"] = min(workers, 4 * (os.cpu_count() or 1))
     made["resume"], made["dry_run"], made["trainer"]["max_minutes"] = None, False, None
     if facts["choices"].get("device") and _is_here(facts["choices"]["device"]):
         made["trainer"]["device"] = facts["choices"]["device"]
@@ -85,6 +83,11 @@ def as_recorded(past: Past, data_dir: str | None = None, trusted: tuple[str, ...
         made["data_dir"] = os.path.abspath(data_dir)
     then = config.from_facts({**facts, "words": facts["overrides"]}, None, trusted)
     return replace(then, name=facts["name"], command=f"reproduction of {facts['name']} {facts['identity']}")
+
+
+def is_left_out(node: Any) -> bool:
+    """Whether a callback has no place in a repetition, since it only logs; the bar on the terminal has."""
+    return only_logs(node) and locate(node["_target_"]) is not ProgressBar
 
 
 def places(facts: dict[str, Any], data_dir: str | None) -> dict[str, str]:

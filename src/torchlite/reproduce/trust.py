@@ -1,0 +1,146 @@
+"""What a record may make this machine do, since whoever wrote it is a stranger; more only where a person allows it by name."""
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torchlite.check import foreign_nodes
+from torchlite.config import Composed
+from torchlite.errors import UserError, printable
+from torchlite.naming import LOGGING_CALLBACKS
+from torchlite.reproduce.records import Past
+from torchlite.reproduce.rerun import as_recorded, is_left_out
+
+ALWAYS_ALLOWED = ("TORCHLITE_DATA",)  # where the data lies, which conf/config.yaml asks for
+MOST_INTERPOLATIONS = 32  # in one config: references to references could fill the memory
+VARIABLE = re.compile(r"\$\{\s*oc\.env:\s*['\"]?([A-Za-z_]\w*)['\"]?\s*(,[^${}]*)?\}")
+OTHER = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.decode:\s*\0\s*\}")  # another key; a variable as a number
+ADDRESS = re.compile(r"://|^(hf[-_]hub:|hfds/|hfids/|tfds/)", re.I)
+FETCHES = ("download", "pretrained", "cache_dir", "hf_hub_id")  # arguments by which a library fetches something
+
+
+def check(past: Past, options: argparse.Namespace, trusted: Sequence[str], here: bool) -> Composed:
+    """The recorded config as it can be run here. Raises UserError, with the path of each key at fault, for what it may not do.
+
+    The present rules hold also where older code runs, whose own may have been looser.
+
+    Args:
+        trusted: modules that came with the record and may be named.
+        here: the present code runs.
+    """
+    asked = environment(used(past))
+    missing = [name for name, has_default in asked.items() if not has_default and name not in os.environ]
+    problems = interpolations(used(past), (*ALWAYS_ALLOWED, *options.allow_env)) + list(_no_text(past.facts["data"]))
+    if not problems and missing:
+        names = f"variable{'s'[: len(missing) - 1]} {', '.join(missing)}"
+        problems = [f"the config needs the environment {names}; set it."]
+    if not problems:  # else resolving it would already do what is refused
+        composed = as_recorded(past, options.data_dir, tuple(trusted))
+        problems = foreign_nodes(composed.config, tuple(trusted))
+        problems += reaching(composed.config, options.allow_network, options.trust_code)
+        problems += [] if here else kept_by_older_code(past.facts["config"]["callbacks"])
+    if problems:
+        raise UserError("\n".join(map(printable, problems)))
+    return composed
+
+
+def _no_text(data: dict[str, Any]) -> Iterator[str]:
+    """What of the facts that become part of the config that runs is no plain text, a line each."""
+    for key in ("fingerprint", "data_dir", "root"):
+        if not isinstance(data.get(key) or "", str) or "${" in (data.get(key) or ""):
+            yield f"data.{key}={data[key]}: torchlite writes plain text here; refused."
+
+
+def kept_by_older_code(callbacks: dict[str, Any]) -> list[str]:
+    """The callbacks that are left out here but not by code that knew them by one path alone, a line each."""
+    return [
+        f"callbacks.{name}._target_={node['_target_']}: older code would let it log; add --code here."
+        for name, node in callbacks.items()
+        if is_left_out(node) and node["_target_"] not in LOGGING_CALLBACKS
+    ]
+
+
+def used(past: Past) -> dict[str, Any]:
+    """The recorded config less what a repetition leaves out; nothing in it is resolved."""
+    made = past.facts["config"]
+    return {**made, "callbacks": {name: node for name, node in made["callbacks"].items() if not is_left_out(node)}}
+
+
+def interpolations(config: dict[str, Any], allowed: Sequence[str]) -> list[str]:
+    """What a config that is not resolved yet would look up and may not, a line each."""
+    texts = [(path, value) for path, _, value in inside(config) if isinstance(value, str) and "${" in value]
+    if sum(text.count("${") for _, text in texts) > MOST_INTERPOLATIONS:
+        return [f"config: it has more than {MOST_INTERPOLATIONS} interpolations; refused."]
+    problems = []
+    for path, text in texts:
+        names, rest = variables(text)
+        if "${" in rest:
+            problems.append(
+                f"{path}={text}: a record may refer to keys and to environment variables, by their names alone."
+            )
+        for name in sorted(names.keys() - set(allowed)):
+            problems.append(
+                f"{path}: it would use what {name} holds in your environment; add --allow-env {name} if it may."
+            )
+    return problems
+
+
+def variables(text: str) -> tuple[dict[str, bool], str]:
+    """The environment variables that a text asks for, True for one with a default; and the text less what could be read."""
+    names: dict[str, bool] = {}
+    before = None
+    while before != text:  # from the inside out
+        before = text
+        for name, default in VARIABLE.findall(text):
+            names[name] = names.get(name, True) and bool(default)
+        text = OTHER.sub("\0", VARIABLE.sub("\0", text))  # which is no letter of a name
+    return names, text
+
+
+def environment(config: Any) -> dict[str, bool]:
+    """The environment variables that a recorded config asks for; True: it has a default."""
+    asked: dict[str, bool] = {}
+    for _, _, value in inside(config):
+        for name, default in variables(value)[0].items() if isinstance(value, str) else ():
+            asked[name] = asked.get(name, True) and default
+    return asked
+
+
+def inside(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:
+    """(path, key, value) of a value and of all inside it; what is in a list has the key of the list."""
+    yield path, key, value
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from inside(item, f"{path}.{name}" if path else str(name), str(name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from inside(item, f"{path}[{index}]", key)
+
+
+def reaching(config: dict[str, Any], network: bool, code: bool) -> Iterator[str]:
+    """What in a resolved config would fetch something, send it, or run what it fetched, a line each."""
+    for path, key, value in inside(config):
+        if key == "trust_remote_code" and value and not code:
+            yield f"{path}: it would run code that is fetched from elsewhere; add --trust-code if it may."
+        if key == "reader" and str(value).lower().startswith("wds/"):
+            yield f"{path}={value}: not allowed here: this reader lets a shell run what an address says."
+        if not network and fetches(key, value):
+            yield f"{path}={value}: it would reach beyond this machine; add --allow-network if it may."
+
+
+def needs_network(past: Past) -> bool:
+    """Whether a run is repeated with --allow-network only."""
+    return any(fetches(key, value) for _, key, value in inside(used(past)))
+
+
+def fetches(key: str, value: Any) -> bool:
+    """Whether an argument makes a library reach for the network, be it only for what is not here."""
+    if key in FETCHES:
+        return bool(value)
+    if not isinstance(value, str):
+        return False
+    if key in ("weights", "weights_backbone"):  # a file, or the name of published ones
+        return not os.path.isfile(value)
+    return ADDRESS.search(value) is not None or key == "shards" and ":" in value  # whose braces are yet to be expanded
