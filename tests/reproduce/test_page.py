@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.repeats import run_script
+from tests.repeats import git, run_script
 from tests.test_readme import TOGETHER
 
 
 @pytest.mark.slow
 def test_the_page_on_reproducing(house: Path) -> None:
-    """Publishing included: the clone is a commit on a branch, with nothing changed."""
+    """Publishing included: the clone is a commit that its remote has, with nothing changed."""
+    git(house.parent, "init", "-q", "--bare", "remote")
+    git(house, "remote", "add", "origin", "../remote")
+    git(house, "push", "-q", "origin", "main")
     assert len(TOGETHER) >= 6
     for shown in TOGETHER:
         python, script, *words = shlex.split(shown)

@@ -17,9 +17,10 @@ import yaml
 from torchlite import record
 from torchlite.naming import job_name
 from torchlite.reproduce import code
-from torchlite.reproduce.differences import KERNELS, PACKAGES, environment
+from torchlite.reproduce.differences import KERNELS, PACKAGES
 from torchlite.reproduce.records import Past, read
 from torchlite.reproduce.rerun import WATCH, below, moved
+from torchlite.reproduce.trust import environment, inside
 
 DATA_DIR = "${oc.env:TORCHLITE_DATA,./data}"  # what conf/config.yaml has
 FIRST, DIGESTS_KEPT = 16, 100  # of a run's digests: each of the first, and so many over the rest
@@ -29,9 +30,25 @@ NOT_PRIVATE = ("root", "user", "admin", "runner", "localhost", "ubuntu", "debian
 SECRET_NAMES = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH", re.I)
 SECRETS = re.compile(
     r"AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}"
-    r"|xox[abprs]-[\w-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|[a-z]+://[^\s/:@]+:[^\s/@]+@"
+    r"|xox[abprs]-[\w-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|[a-z]+://[^\s/:@]+:[^\s/@]+@|\b[\w.-]+:[^\s/:@]{3,}@[\w-]+\.[\w.-]+"
 )
-PLACES = re.compile(r"(?<![\w.$}/-])/(home|Users|root|mnt|media|data|scratch|work|tmp|var|opt|private|srv|nfs)/[\w.-]+")
+NAMED = r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credential|(?:api|access|secret|private)[_-]?key)[\"']?\s*[:=]\s*"
+PASSWORDS = re.compile(  # a quoted value, or one that is no expression, and where the name is a common one has a digit
+    NAMED + r"""("[^"\s${]{4,}"|'[^'\s${]{4,}'|(?=[^\s"'${}()\[\],.]*\d)[^\s"'${}()\[\],.]{6,}(?![\w(.\[]))"""
+    r"""|(pass(word|wd|phrase)|pwd)\s*[:=]\s*[^\s"'${}()\[\],.]{4,}(?![\w(.\[])""",
+    re.I,
+)
+TYPED_PASSWORDS = re.compile(NAMED + r"""(?!(true|false|null|none|[\d.]+)\b)[^\s"'${}()\[\],]{4,}""", re.I)
+ROOTS = (
+    "home|Users|Volumes|root|mnt|media|data|datasets?|scratch|work|workspaces?|tmp|var|opt|private|srv|nfs|lustre|gpfs"
+)
+PLACES = re.compile(rf"((?<![\w.$}})\]/-])/|:/{{3,}})({ROOTS})(/[\w.-]+|(?![\w/.:-]))|\bfile:/+[\w.-]")
+ABSOLUTE = re.compile(r"""(^|[\s"'=,:(\[])/[\w.-]+""")
+BINARY = re.compile(r"^(GIT binary patch|Binary files .* differ)$")
+WEIGHTS = re.compile(r"\.(pt|pth|ckpt|safetensors|onnx|bin|h5|pkl|np[yz])(\.tar)?$")
+# Where a slash begins a path and a word stands for itself, as in no code and no sentence
+OF_CONFIGS = [("a folder of this machine", ABSOLUTE), ("a password or token", TYPED_PASSWORDS)]
+ARCHITECTURES = re.compile(r"x86_64|amd64|aarch64|arm64|ppc64le|riscv64|i686", re.I)
 
 
 def unrepeatable(past: Past) -> Iterator[str]:
@@ -50,14 +67,15 @@ def unrepeatable(past: Past) -> Iterator[str]:
     elif facts["code"].get("dirty") is None:
         yield "git did not say what its code was"
     elif not code.is_shared(past.commit):
-        yield f"its commit {past.commit[:12]} is on no branch, so nobody else has it"
+        yield f"its commit {past.commit[:12]} is on no branch of a remote, so nobody else has it; git push, and publish again"
     for name in facts["code"].get("not_recorded") or []:
         yield f"its code imports {name}, which git does not know and no patch holds; git add it, and run again"
     if "not_recorded" not in facts["code"] or not past.digests:
         yield "its record is older than digests.jsonl, by which a repetition is judged; run it again"
-    for key in ("weights", "checkpoint_path"):
-        if (file := facts["config"]["model"].get(key)) and key in facts["config"]["model"]:
-            yield f"it starts from model.{key}={file}, a file that nobody else has"
+    for path, key, value in inside({**facts["config"], "data": {}}):
+        named = path == "model.weights" or key == "checkpoint_path"
+        if isinstance(value, str) and (named or WEIGHTS.search(value)):
+            yield f"it starts from {path}={value}, a file that nobody else has"
 
 
 def copied(past: Past, runs: Path) -> Past:
@@ -101,19 +119,28 @@ def cleaned(facts: dict[str, Any]) -> dict[str, Any]:
     kept = [name for name in known if name in (*PACKAGES, *COMPOSE) or KERNELS.match(name)]
     own = facts["code"].get("modules") or {}
     modules = {name: {"sha256": module["sha256"]} for name, module in own.items()}
+    hardware = {key: facts["hardware"][key] for key in HARDWARE if key in facts["hardware"]}
+    if "system" in hardware:
+        hardware["system"] = _system(str(hardware["system"]))
     return {
         **{key: facts[key] for key in ("name", "identity", "options", "overrides", "command", "choices", "config")},
         "data": {key: data.get(key) for key in ("fingerprint", "split", "classes")},
         "code": {**facts["code"], "modules": modules},
         "packages": {name: known[name] for name in kept},
-        "hardware": {key: facts["hardware"][key] for key in HARDWARE if key in facts["hardware"]},
+        "hardware": hardware,
     }
+
+
+def _system(platform: str) -> str:
+    """`Linux x86_64` of `Linux-6.1.0-18-amd64-x86_64-with-glibc2.36`: a kernel's build may tell whose machine it is."""
+    found = ARCHITECTURES.findall(platform)
+    return " ".join([re.split(r"\W", platform)[0], *found[-1:]])
 
 
 def _reworded(value: Any, folder: str) -> Any:
     if isinstance(value, list):
         return [_reworded(word, folder) for word in value]
-    return str(value).replace(folder, "${data_dir}")
+    return re.sub(re.escape(folder) + r"(?![\w.-])", "${data_dir}", str(value))
 
 
 def thinned(digests: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -133,17 +160,19 @@ def revealing(folder: Path, runs: Sequence[Past]) -> list[str]:
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or path.suffix == ".png":
             continue
+        here = patterns + ([] if path.suffix in (".patch", ".py", ".md") else OF_CONFIGS)
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            for what, pattern in patterns:
-                if pattern.search(line):
-                    problems.append(f"{path.relative_to(folder)}, line {number}: {what}")
-    return problems[:12]
+            where = f"{path.relative_to(folder)}, line {number}"
+            problems += [f"{where}: {what}" for what, pattern in here if pattern.search(line)]
+    return list(dict.fromkeys(problems))[:12]
 
 
 def private(runs: Sequence[Past]) -> Iterator[tuple[str, re.Pattern[str]]]:
     """What must not be read by others, in words and as a pattern."""
     yield "a secret", SECRETS
+    yield "a password or token", PASSWORDS
     yield "a folder of this machine", PLACES
+    yield "a binary file, which nobody can read before it is trusted; commit it", BINARY
     names = [("the name of this machine", platform.node()), ("your user name", _user())]
     names += [("the name of the machine", str(past.facts["hardware"].get("host", ""))) for past in runs]
     for what, name in names:
