@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from torchlite.errors import UserError
-from torchlite.reproduce.differences import environment
 from torchlite.reproduce.records import Past
+from torchlite.reproduce.trust import ALWAYS_ALLOWED, environment, needs_network, used
 
 TABLE = """# Experiments
 
@@ -49,12 +49,25 @@ def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
         "",
         "```",
         *(_command(group) for group in facts["groups"]),
-        f"python reproduce.py experiments/{name}",
+        repeating(name, runs),
         "```",
         "",
         *_made_with(facts, runs),
     ]
     return "\n".join(lines) + "\n"
+
+
+def repeating(name: str, runs: Sequence[Past]) -> str:
+    """What a teammate types to repeat an entry."""
+    words = [f"python reproduce.py experiments/{name}", *(f"--allow-env {variable}" for variable in _asked(runs))]
+    if any(needs_network(past) for past in runs):
+        words.append("--allow-network")
+    return " ".join(words)
+
+
+def _asked(runs: Sequence[Past]) -> list[str]:
+    """The environment variables that a person has to allow."""
+    return sorted({name for past in runs for name in environment(used(past))} - {*ALWAYS_ALLOWED})
 
 
 def _made_with(facts: dict[str, Any], runs: Sequence[Past]) -> list[str]:
@@ -70,8 +83,7 @@ def _made_with(facts: dict[str, Any], runs: Sequence[Past]) -> list[str]:
         f"{'s' if choices['num_threads'] != 1 else ''}, {choices['precision']}, "
         f"torch {first['packages'].get('torch')}",
     ]
-    asked = sorted({name for past in runs for name in environment({**past.facts["config"], "data_dir": ""})})
-    lines += [f"- environment: {', '.join(asked)}"] if asked else []
+    lines += [f"- environment: {', '.join(asked)}"] if (asked := _asked(runs)) else []
     unsure = sorted({name for past in runs for name in past.result.get("not_deterministic", [])})
     lines += [f"- no deterministic form: {', '.join(unsure)}"] if unsure else []
     return lines
@@ -113,6 +125,7 @@ def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError as error:
         raise UserError("an entry's picture needs matplotlib: pip install 'torchlite[ledger]'") from error
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -120,19 +133,23 @@ def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
     axes = figure.add_subplot()
     monitor = runs[0].facts["config"]["trainer"]["monitor"]
     by_name = {past.directory.name: past for past in runs}
+    shared = set.intersection(*(set(group["words"].split()) for group in facts["groups"]))
     for number, group in enumerate(facts["groups"]):
         for index, job in enumerate(group["jobs"]):
             points = [(line["epoch"], line[monitor]) for line in by_name[job].metrics if monitor in line]
-            label = _label(group["words"]) if index == 0 else None
+            label = _label(group["words"], shared) if index == 0 else None
             axes.plot(*zip(*points, strict=True), color=f"C{number % 10}", alpha=0.8, linewidth=1.2, label=label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(monitor)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    if len(facts["groups"]) > 1:
+        axes.legend(fontsize="small")
     figure.savefig(path, dpi=100, metadata={"Software": None})  # the same bytes for the same numbers
 
 
-def _label(words: str) -> str:
-    """What a legend has room for; a dollar would begin a formula."""
-    short = words if len(words) <= 60 else f"{words[:59]}…"
+def _label(words: str, shared: set[str]) -> str:
+    """What tells a line from the others, as far as a legend has room for it; a dollar would begin a formula."""
+    own = " ".join(word for word in words.split() if word not in shared)
+    short = own if len(own) <= 60 else f"{own[:59]}…"
     return (short or "the defaults").replace("$", "\\$")

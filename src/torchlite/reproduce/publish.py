@@ -28,9 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
         entry = publish(options.run, options.name, options.question, options.ledger, options.replace)
     except UserError as error:
         return refuse(error)
-    print(
-        f"published {entry}; commit it, and a teammate repeats it with: python reproduce.py experiments/{options.name}"
-    )
+    print(f"published {entry}; commit it, and a teammate repeats it as its README.md says")
     return DONE
 
 
