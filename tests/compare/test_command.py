@@ -94,6 +94,17 @@ def test_nothing_is_left_out_in_silence(compare, tmp_path: Path) -> None:
     assert "cut off" in json.loads(compare("s", "--json", "-").stdout)["left_out"][0]["reason"]
 
 
+def test_unfinished_seeds_are_told_wherever_n_is(compare, tmp_path: Path) -> None:
+    made.sweep(tmp_path / "s", num_seeds=3)
+    for seed in (0, 1):
+        (tmp_path / "s" / f"adamw_lr-0.003_seed-{seed}" / "result.json").unlink()
+    lines = compare("s").stdout.splitlines()
+    assert "1 of 3 seeds finished" in lines[1] and lines[1].startswith("*") and "1 of 3" not in lines[2]
+    rows = list(csv.DictReader(io.StringIO(compare("s", "--csv", "-").stdout)))
+    assert [(row["n"], row["seeds unfinished"]) for row in rows[:2]] == [("1", "2"), ("3", "0")]
+    assert json.loads(compare("s", "--json", "-").stdout)["rows"][0]["seeds_unfinished"] == ["0", "1"]
+
+
 def test_one_seed_has_no_interval(compare, tmp_path: Path) -> None:
     made.sweep(tmp_path / "s", num_seeds=1)
     done = compare("s", "--baseline", "optimizer=sgd optimizer.lr=0.1")
@@ -130,6 +141,7 @@ def test_csv_and_json_hold_the_numbers_in_full(compare, tmp_path: Path) -> None:
         (("s", "--csv", "no/such/rows.csv"), "no/such/rows.csv cannot be written: No such file or directory."),
         (("s", "--png", "figure.jpg"), "--png figure.jpg: the name has to end in .png."),
         (("s", "--better", "up"), "invalid choice"),
+        (("s", "--metric", "test/fidelity"), "test/fidelity: is more of it better, or less? Say --better max or"),
         (("s", "--metrik", "x"), "unrecognized arguments"),
         (("--diff", "s", "s"), "--diff s: holds 6 runs; name one run directory."),
         (("--diff", "empty", "s"), "--diff empty: holds no runs"),
@@ -140,6 +152,8 @@ def test_a_mistake_ends_in_one_message_and_exit_code_2(
     compare, tmp_path: Path, words: tuple[str, ...], says: str
 ) -> None:
     made.sweep(tmp_path / "s", num_seeds=1)
+    result = tmp_path / "s" / "sgd_lr-0.1_seed-0" / "result.json"
+    result.write_text(json.dumps(json.loads(result.read_text()) | {"test": {"test/fidelity": 3}}))
     (tmp_path / "empty").mkdir()
     done = compare(*words)
     assert done.code == 2 and says in done.stderr and "Traceback" not in done.text
@@ -180,7 +194,7 @@ def test_records_edited_at_random_end_nothing(compare, tmp_path: Path) -> None:
     done = compare(*words, "--html", "p.html", "--json", "-", "--png", "f.png")
     assert done.code == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found["left_out"]) > 50 and len(found["rows"]) > 3
+    assert len(found["left_out"]) > 50 and len(found["rows"]) == 3  # no edited config makes a row of its own
     assert compare(*words).code == 0
     for other in ("0", "7", "100"):
         assert compare("--diff", "s/good1", f"s/{other}").code in (0, 2)

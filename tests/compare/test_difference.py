@@ -41,6 +41,23 @@ def test_the_first_update_at_which_they_part_is_named(twins: tuple[Path, Path]) 
     assert "update/loss: " in as_text(found) and "(+1e-09)" in as_text(found)
 
 
+def test_a_number_that_is_not_finite_differs_from_one_that_is(twins: tuple[Path, Path]) -> None:
+    """A record has null for NaN, which other tools write as such."""
+    paths = [twin / "metrics.jsonl" for twin in twins]
+    lines = paths[1].read_text().splitlines(keepends=True)
+    whole = json.loads(lines[2])
+    assert whole["update"] == 10
+    for nothing in ("null", "NaN", "1" * 400):
+        lines[2] = json.dumps({**whole, "val/loss": "?"}).replace('"?"', nothing) + "\n"
+        paths[1].write_text("".join(lines))
+        found = difference(*map(str, twins))
+        assert found["metrics"]["first_update"] == 10 and found["metrics"]["values"] == {"val/loss": [1.0, None]}
+        assert "val/loss: 1.0 | not finite\n" in as_text(found)
+        json.dumps(found, allow_nan=False)
+    paths[0].write_text(paths[1].read_text())
+    assert difference(*map(str, twins))["metrics"]["verdict"].startswith("equal")
+
+
 def test_durations_do_not_count(twins: tuple[Path, Path]) -> None:
     change(twins[1], 18, "images_per_second", 100)
     change(twins[1], 20, "seconds/epoch", 3)

@@ -82,6 +82,11 @@ def test_the_numbers_are_the_tables(tmp_path: Path) -> None:
     assert data["settings"][data["runs"][0]["setting"]]["optimizer.lr"] == 0.003
 
 
+def test_scripts_and_styles_are_short_enough_to_read() -> None:
+    for name in ("page.html", "page.css", "page.js", "charts.js"):
+        assert len((page.HERE / name).read_text().splitlines()) < 300
+
+
 def test_many_long_curves_are_thinned(tmp_path: Path) -> None:
     for index in range(3):
         path = made.run(tmp_path / str(index), optimizer__lr=0.1 + index) / "metrics.jsonl"

@@ -1,4 +1,8 @@
-"""The page in headless Chromium: sort, filter, hover, colours, a row's config; no console error, no request; 1,000 runs."""
+"""The page in headless Chromium: sort, filter, hover, colours, a row's config; no console error, no request; 1,000 runs.
+
+Needs a browser, which pip does not install: `apt-get install chromium`; and playwright, which `pip install -e '.[dev]'` does.
+Without either these tests are skipped.
+"""
 
 import random
 import shutil
@@ -28,7 +32,7 @@ def chromium() -> str:
     pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
-        pytest.skip("no Chromium: apt-get install chromium")
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH: apt-get install chromium")
     return found
 
 
@@ -121,8 +125,11 @@ def test_charts_answer_the_mouse(opened: Opened, tmp_path: Path) -> None:
     tab = opened.tab
     bands = "document.getElementById('curves').data.filter(t => t.fill === 'toself').length"
     assert tab.evaluate(bands) == 6
+    strokes = "document.getElementById('curves').data.filter(t => t.name).map(t => [t.line.color, t.line.dash])"
+    assert [len(set(column)) for column in zip(*tab.evaluate(strokes), strict=True)] == [6, 6]
+    assert tab.inner_text("#curve-hint") == "Bands: 95 % interval of the mean over 3 seeds."
     hover(tab, "curves", "t => t.name === 'adamw, lr 0.003'", 1)
-    assert "adamw, lr 0.003" in tab.text_content("#curves .hoverlayer")
+    assert "adamw, lr 0.003 (n = 3)" in tab.text_content("#curves .hoverlayer")
     hover(tab, "against-cost", "t => t.mode === 'markers'", 0)
     assert "val/acc1" in tab.text_content("#against-cost .hoverlayer")
     for axis, last in (("epochs", 3), ("seconds", 1.875), ("updates", 30)):

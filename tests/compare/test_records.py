@@ -33,7 +33,7 @@ def test_a_whole_run_is_read(tmp_path: Path) -> None:
     assert (run.seed, run.monitor, run.better, run.best_update) == ("3", "val/acc1", "max", 30)
     assert run.typed == {"optimizer", "seed", "model.norm"}
     assert run.values["optimizer"] == "adamw" and run.values["optimizer.lr"] == 0.003
-    assert run.values["code"] == "a" * 10 and run.is_as_recorded
+    assert run.values["code"] == "a" * 10 and run.better == "max"
 
 
 def test_a_setting_is_the_config_less_seed_and_place(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_setting_is_the_config_less_seed_and_place(tmp_path: Path) -> None:
         records.read(made.run(tmp_path / "d", data_dir="/elsewhere", data__root="/elsewhere")),
     ]
     other = records.read(made.run(tmp_path / "e", optimizer__lr=0.2))
-    assert all(isinstance(run, Run) and run.is_as_recorded for run in [one, *same, other])
+    assert all(isinstance(run, Run) for run in [one, *same, other])
     assert {run.setting for run in same} == {one.setting} != {other.setting}
 
 
@@ -92,6 +92,19 @@ UNFIT = {
         lambda d: edit(d / "run.json", config={"seed": 0, "data": 3, "callbacks": 4}),
         "has not the shape of one",
     ),
+    "config edited": (
+        lambda d: edit(d / "run.json", config=made.config("sgd", optimizer__lr=0.5)),
+        "its config does not give the identity it has (",
+    ),
+    "seed edited": (lambda d: edit(d / "run.json", config=made.config("sgd", 5)), "does not give the identity"),
+    "no identity": (lambda d: edit(d / "run.json", identity=None), "does not give the identity"),
+    "test share above 1": (
+        lambda d: edit(d / "result.json", test={"test/acc1": 1.5}),
+        "test/acc1 is 1.5, not 0 to 1: edited by hand",
+    ),
+    "share below 0": (lambda d: edit(d / "result.json", test={"test/accuracy_5": -0.1}), "is -0.1, not 0 to 1"),
+    "val share above 1": (lambda d: edit(d / "result.json", best={"update": 7, "val/acc1_smooth": 97}), "is 97, not"),
+    "negative seconds": (lambda d: edit(d / "result.json", seconds=-5), "seconds is -5, not 0 to inf"),
 }
 
 
@@ -122,13 +135,38 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert reason(directory) == "result.json cannot be read: Permission denied"
 
 
-def test_an_edited_config_is_noticed(tmp_path: Path) -> None:
-    directory = made.run(tmp_path / "a")
-    facts = json.loads((directory / "run.json").read_text())
-    facts["config"]["optimizer"]["lr"] = 0.5
-    (directory / "run.json").write_text(json.dumps(facts))
-    run = records.read(directory)
-    assert isinstance(run, Run) and not run.is_as_recorded
+def test_an_identity_that_cannot_be_told_from_the_config_is_no_reason(tmp_path: Path) -> None:
+    """Paths below data_dir may have been typed or have followed from it; the environment's values are in no record."""
+    place = {"data_dir": "/d", "data__root": "/d", "model__weights": "/d/w.pt", "task__prior": ["/d/p.npy"]}
+    typed = made.run(tmp_path / "typed", **place)
+    partly = {**place, "data__root": "${data_dir}", "task__prior": ["${data_dir}/p.npy"]}
+    edit(typed / "run.json", identity=made.identity(made.config(**partly)))
+    secret = made.run(tmp_path / "secret", model__weights="${oc.env:WEIGHTS}")
+    edit(secret / "run.json", identity=made.identity(made.config(model__weights="/home/w.pt")))
+    moved = made.run(tmp_path / "moved", data__root="${data_dir}", typed=("data.root=${data_dir}",))
+    edit(moved / "run.json", identity=made.identity(made.config(data__root="/elsewhere")))
+    assert all(isinstance(records.read(directory), Run) for directory in (typed, secret, moved))
+    edit(typed / "run.json", config=made.config(**place, optimizer__lr=0.5))
+    assert "does not give the identity" in reason(typed)
+
+
+def test_what_an_unfinished_run_was_told_is_read_as_far_as_it_was_written(tmp_path: Path) -> None:
+    fit = records.read(made.run(tmp_path / "fit"))
+    begun = made.run(tmp_path / "begun", seed=1, result={"status": "failed"})
+    (begun / "run.json").rename(begun / ".begun.json")
+    (tmp_path / "never").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "sweep.json").write_text(json.dumps({"jobs": [{"directory": "never", "config": made.config(seed=2)}]}))
+    found = [records.read(directory) for directory in finding.find([str(tmp_path)])[0]]
+    assert [one.directory.name for one in found] == ["begun", "fit", "never", "other"]
+    told = [one.told for one in found if isinstance(one, Unfit)]
+    assert isinstance(fit, Run) and [(one.setting, one.seed) for one in told[:2]] == [
+        (fit.setting, "1"),
+        (fit.setting, "2"),
+    ]
+    assert told[2] is None
+    edited = made.run(tmp_path / "edited", result={"test": {"test/acc1": 3}})
+    assert records.read(edited).told is None  # it has finished
 
 
 def names(found: list[Path]) -> list[str]:
@@ -148,6 +186,18 @@ def test_runs_are_found_below_whatever_is_named(tmp_path: Path, monkeypatch: pyt
     assert names(finding.find(["s"])[0]) == names(finding.find(["outputs/s"])[0])
     assert names(finding.find(["entry"])[0]) == ["job"]
     assert names(finding.find(["outputs/s/x_seed-9-a"])[0]) == ["x_seed-9-a"]
+
+
+@pytest.mark.parametrize("stray", ["config.yaml", "metrics.jsonl", ".lock", "result.json"])
+def test_a_stray_file_hides_no_runs(tmp_path: Path, stray: str) -> None:
+    made.run(tmp_path / "s" / "a")
+    made.run(tmp_path / "s" / "more" / "b")
+    (tmp_path / "s" / stray).write_text("{}")
+    assert names(finding.find([str(tmp_path)])[0]) == ["a", "b"]
+    (tmp_path / "cut" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "cut" / "notes").mkdir()
+    (tmp_path / "cut" / stray).write_text("{}")  # with no run below, it is what is left of one
+    assert names(finding.find([str(tmp_path / "cut")])[0]) == ["cut"]
 
 
 def test_links_are_followed_but_in_no_circle(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Columns that differ, seeds folded, the best marked, a baseline tested, and what has to be said about it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ def test_equal_bests_are_both_best(tmp_path: Path) -> None:
     [
         ({"metric": "val/loss"}, "low"),
         ({"metric": "test/acc1"}, "high"),
-        ({"metric": "test/acc1", "better": "low"}, "low"),
+        ({"metric": "test/acc1", "better": "min"}, "low"),
         ({"metric": "seconds"}, "low"),
     ],
 )
@@ -80,20 +79,34 @@ def test_the_direction_is_the_scores_own(tmp_path: Path, asked: dict[str, str], 
     assert [group.runs[0].directory.name for group in found.best] == [best] and found.groups[0] in found.best
 
 
+@pytest.mark.parametrize(
+    ("name", "better"),
+    [("acc1", "max"), ("accuracy_5", "max"), ("aux_loss", "min"), ("Loss2", "min"), ("rmse", "min"), ("fid", "min")]
+    + [(name, None) for name in ("confidence", "receptive_field", "fidelity", "error_recall", "lossless", "paired")],
+)
+def test_a_direction_is_told_by_whole_words_or_asked_for(tmp_path: Path, name: str, better: str | None) -> None:
+    for index, optimizer in enumerate(("sgd", "adamw")):
+        made.run(tmp_path / optimizer, 0.9, optimizer, result={"test": {f"test/{name}": 0.1 + index / 2}})
+    if better is None:
+        with pytest.raises(UserError, match=rf"test/{name}: .*Say --better max or --better min.$"):
+            compare(tmp_path, metric=f"test/{name}")
+    for asked in ("max", "min"):
+        found = compare(tmp_path, metric=f"test/{name}", better=None if asked == better else asked)
+        assert [group.label for group in found.best] == ["adamw" if asked == "max" else "sgd"]
+
+
+def test_a_monitored_score_of_any_name_has_the_direction_it_was_trained_by(tmp_path: Path) -> None:
+    for score, optimizer in ((0.2, "sgd"), (0.4, "adamw")):
+        choices = {"device": "cpu", "num_threads": 1, "monitor_mode": "min"}
+        made.run(tmp_path / optimizer, score, optimizer, monitor="val/confidence", facts={"choices": choices})
+    assert [group.label for group in compare(tmp_path).best] == ["sgd"]
+
+
 def test_a_monitored_loss_is_better_when_lower(tmp_path: Path) -> None:
     made.run(tmp_path / "a", 0.5, monitor="val/loss")
     made.run(tmp_path / "b", 0.4, "adamw", monitor="val/loss")
     found = compare(tmp_path)
     assert (found.metric, found.less_is_better, labels(found)[0]) == ("val/loss", True, "adamw")
-
-
-def test_without_validation_the_test_score_is_compared(tmp_path: Path) -> None:
-    for name, optimizer in (("a", "sgd"), ("b", "adamw")):
-        path = made.run(
-            tmp_path / name, 0.9, optimizer, result={"best": {"update": 30, "epoch": 3}, "best_is_last": True}
-        )
-        (path / "metrics.jsonl").unlink()
-    assert compare(tmp_path).metric == "test/acc1"
 
 
 def test_conditions_choose_runs(tmp_path: Path) -> None:
@@ -175,43 +188,6 @@ def test_nothing_to_compare_says_so(tmp_path: Path) -> None:
     assert [one.reason for one in nothing.value.unfit] == ["failed: m"]
 
 
-def test_a_repeated_seed_counts_once(tmp_path: Path) -> None:
-    import os
-
-    for name, score, when in (("old", 0.5, 1000), ("new", 0.9, 2000), ("other", 0.8, 1500)):
-        path = made.run(tmp_path / name, score, seed=1 if name == "other" else 0)
-        os.utime(path / "result.json", (when, when))
-    found = compare(tmp_path)
-    assert found.groups[0].seeds("val/acc1") == {"0": 0.9, "1": 0.8}
-    assert found.notes[0].startswith("1 older run(s)") and "with other scores (--diff" in found.notes[0]
-
-
-def test_runs_of_two_codes_are_told_apart_when_asked(tmp_path: Path) -> None:
-    made.run(tmp_path / "a", 0.8)
-    made.run(tmp_path / "b", 0.9, facts={"code": {"commit": "b" * 40, "dirty": True}})
-    assert any("2 versions of the code: " in note for note in compare(tmp_path).notes)
-    found = compare(tmp_path, by=["code"])
-    assert labels(found) == ["code bbbbbbbbbb+changes", "code aaaaaaaaaa"]
-
-
-def test_scores_of_other_images_are_not_ranked(tmp_path: Path) -> None:
-    made.run(tmp_path / "a", 0.8)
-    other = {"data": {"fingerprint": "0" * 64, "split": {}}, "options": {"data": "mnist", "optimizer": "sgd"}}
-    made.run(tmp_path / "b", 0.9, facts=other, data__num_classes=7)
-    found = compare(tmp_path, baseline=str(tmp_path / "a"))
-    assert found.best == [] and all(group.paired is None for group in found.groups)
-    assert "2 different sets of images" in " ".join(found.notes) and "--where data=" in " ".join(found.notes)
-
-
-def test_scores_of_a_part_of_the_images_are_not_ranked_with_whole_ones(tmp_path: Path) -> None:
-    made.run(tmp_path / "a", 0.8, trainer__limit_eval_batches=None, data__eval_batch_size=100)
-    made.run(tmp_path / "b", 0.9, trainer__limit_eval_batches=3, data__eval_batch_size=100)  # 300 of 287: all of them
-    assert compare(tmp_path).best != []
-    made.run(tmp_path / "c", 0.9, trainer__limit_eval_batches=2, data__eval_batch_size=100)
-    found = compare(tmp_path)
-    assert found.best == [] and "2 different sets of images" in found.notes[0]
-
-
 def test_a_test_on_fewer_seeds_than_either_has_says_so(tmp_path: Path) -> None:
     for seed in range(5):
         made.run(tmp_path / f"a{seed}", 0.5 + seed / 100, "sgd", seed)
@@ -243,10 +219,21 @@ def test_lists_true_and_one_are_kept_apart(tmp_path: Path) -> None:
     assert len(compare(tmp_path).groups) == 3
 
 
-def test_an_edited_config_is_said(tmp_path: Path) -> None:
-    path = made.run(tmp_path / "a")
-    facts = json.loads((path / "run.json").read_text())
-    facts["config"]["optimizer"]["lr"] = 0.5
-    (path / "run.json").write_text(json.dumps(facts))
-    made.run(tmp_path / "b")
-    assert any("does not give the identity" in note and str(path) in note for note in compare(tmp_path).notes)
+def test_a_baseline_that_is_the_best_row_is_tested_as_one_of_all_pairs(tmp_path: Path) -> None:
+    """Whoever picks it for being best has looked at every pair; for another baseline, only its own tests count."""
+    made.sweep(tmp_path, num_seeds=5)
+    best = compare(tmp_path, baseline="optimizer=adamw optimizer.lr=0.003")
+    said = " ".join(explained(best))
+    assert (best.num_tests, best.family) == (5, 15)
+    assert "for all 15 pairs of rows, since the baseline is the best" in said
+    tests = sorted((g.paired for g in best.groups if g.paired), key=lambda test: test.p)
+    assert tests[0].p_holm == pytest.approx(15 * tests[0].p) and tests[1].p_holm >= 14 * tests[1].p * (1 - 1e-9)
+    other = compare(tmp_path, baseline="optimizer=sgd optimizer.lr=0.1")
+    assert other.family == other.num_tests == 5 and "pairs of rows" not in " ".join(explained(other))
+    assert "rough estimate" in " ".join(explained(other))
+
+
+def test_a_number_longer_than_any_float_is_a_value_like_others(tmp_path: Path) -> None:
+    for index, size in enumerate((10**400, 3, 1)):
+        made.run(tmp_path / str(index), data__batch_size=size, trainer__limit_eval_batches=10**400)
+    assert len(compare(tmp_path, sort="data.batch_size", where=["data.batch_size>2"]).groups) == 2

@@ -5,13 +5,19 @@ import json
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from torchlite.errors import UserError
 from torchlite.naming import LOGGING_CALLBACKS, NOT_IDENTITY
 
 Value = str | int | float | bool | None
 ABSENT = "–"  # shown where a run has no such key
+LARGEST = 1e150  # whose square a float can hold, as intervals need it
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether it is a number to compute with; JSON also has longer ones, and Python's JSON those that are not finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, Value]:

@@ -36,8 +36,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--better",
-        choices=("high", "low"),
-        help="which direction is better; default: known for losses, accuracies, monitors",
+        choices=("max", "min"),
+        help="which direction is better; default: as recorded for what the runs monitor, by name for losses and accuracies",
     )
     add(
         "--where",
@@ -157,11 +157,11 @@ def _draw(found: object, name: str, suffix: str, axis: str) -> None:
 
 
 def _write(name: str, text: Callable[[], str]) -> None:
-    made = text()
+    made = text().encode("utf-8", "backslashreplace").decode("utf-8")  # a name may hold half a character
     if name == "-":
         sys.stdout.write(made)
         return
     try:
-        Path(name).write_text(made, encoding="utf-8", errors="backslashreplace")
+        Path(name).write_text(made, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{name} cannot be written: {error.strerror}.") from error

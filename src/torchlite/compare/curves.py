@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from torchlite.compare.columns import is_number
 from torchlite.compare.statistics import student
 
 Numbers = NDArray[np.float64]
@@ -31,8 +32,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """The mean over runs where all of them have values, and its 95 % interval (Student t); none for one run."""
+    """The mean over `n` seeds where all of them have values, and its 95 % interval (Student t); none for one seed."""
 
+    n: int
     mean: Curve
     low: Numbers | None
     high: Numbers | None
@@ -46,8 +48,9 @@ def read(directory: Path) -> dict[str, Curve]:
     """
     points: dict[str, dict[float, float]] = {}
     ends: list[tuple[float, float, float]] = [(0.0, 0.0, 0.0)]
-    for line in lines(directory):
-        update = float(line["update"])
+    for whole in lines(directory):
+        line = {name: value for name, value in whole.items() if math.isfinite(value)}
+        update = line["update"]
         for name, value in line.items():
             if name not in ("update", "epoch") and not name.startswith(TIMES):
                 points.setdefault(name, {})[update] = value
@@ -63,7 +66,10 @@ def read(directory: Path) -> dict[str, Curve]:
 
 
 def lines(directory: Path) -> list[dict[str, float]]:
-    """The lines of metrics.jsonl that hold an update and finite numbers; none where the file cannot be read."""
+    """The numbers of each line of metrics.jsonl that holds an update, NaN for null and what no float holds.
+
+    None where the file cannot be read.
+    """
     try:
         text = (directory / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -75,16 +81,19 @@ def lines(directory: Path) -> list[dict[str, float]]:
         except (ValueError, RecursionError):
             continue
         if isinstance(read, dict):
-            kept = {str(n): float(v) for n, v in read.items() if isinstance(v, int | float) and abs(v) < math.inf}
-            if "update" in kept:
-                found.append(kept)
+            numbers = {n: v for n, v in read.items() if v is None or isinstance(v, int | float)}
+            if is_number(numbers.get("update")):
+                found.append({n: float(v) if is_number(v) else math.nan for n, v in numbers.items()})
     return found
 
 
-def band(curves: Sequence[Curve], most_points: int) -> Band | None:
-    """The mean curve over runs, from where the last begins to where the first ends, at up to `most_points` points.
+def band(curves: Sequence[Curve], most_points: int, seeds: Sequence[str] | None = None) -> Band | None:
+    """The mean curve over seeds, from where the last run begins to where the first ends, at up to `most_points` points.
 
     A run whose points lie elsewhere is read between its points. None where the runs have no stretch in common.
+
+    Args:
+        seeds: of each curve; those of one seed are averaged first, so that the interval counts seeds. None: all differ.
     """
     first = max(curve.updates[0] for curve in curves)
     last = min(curve.updates[-1] for curve in curves)
@@ -94,13 +103,16 @@ def band(curves: Sequence[Curve], most_points: int) -> Band | None:
         return None
     if len(grid) > most_points:
         grid = grid[np.unique(np.linspace(0, len(grid) - 1, most_points).round().astype(int))]
+    own = np.array(range(len(curves)) if seeds is None else seeds)
 
     def at(name: str) -> Numbers:
-        return np.stack([np.interp(grid, curve.updates, getattr(curve, name)) for curve in curves])
+        runs = np.stack([np.interp(grid, curve.updates, getattr(curve, name)) for curve in curves])
+        return np.stack([runs[own == seed].mean(0) for seed in dict.fromkeys(own.tolist())])
 
     values = at("values")
     mean = Curve(grid, at("epochs").mean(0), at("seconds").mean(0), values.mean(0))
-    if len(curves) < 2:
-        return Band(mean, None, None)
-    half = student(len(curves) - 1) * values.std(0, ddof=1) / math.sqrt(len(curves))
-    return Band(mean, mean.values - half, mean.values + half)
+    n = len(values)
+    if n < 2:
+        return Band(n, mean, None, None)
+    half = student(n - 1) * values.std(0, ddof=1) / math.sqrt(n)
+    return Band(n, mean, mean.values - half, mean.values + half)

@@ -103,7 +103,7 @@ def _metrics(one: Path, other: Path) -> dict[str, Any]:
     if not common:
         why = "one has no metrics" if not all(sides) else "they were never logged at the same update"
         return {"verdict": f"nothing to compare: {why}"}
-    unequal = [point for point in common if sides[0][point] != sides[1][point]]
+    unequal = [point for point in common if sides[0][point] != sides[1][point]]  # None, not NaN: equal to itself
     found: dict[str, Any] = {"compared": len(common)}
     if not unequal:
         ends = [max(update for update, _ in side) for side in sides]
@@ -117,12 +117,13 @@ def _metrics(one: Path, other: Path) -> dict[str, Any]:
     return found | {"first_update": int(update), "values": values, "verdict": verdict}
 
 
-def _points(directory: Path) -> dict[tuple[float, str], float]:
+def _points(directory: Path) -> dict[tuple[float, str], float | None]:
+    """Every number by update and name, None where it was not finite."""
     points = {}
     for line in curves.lines(directory):
         for name, value in line.items():
             if name != "update" and not name.startswith(curves.TIMES):
-                points[line["update"], name] = value
+                points[line["update"], name] = value if math.isfinite(value) else None
     return points
 
 
@@ -146,7 +147,8 @@ def as_text(found: Mapping[str, Any]) -> str:
     metrics = found["metrics"]
     text += ["", "metrics", f"  {metrics['verdict']}"]
     for name, (a, b) in metrics.get("values", {}).items():
-        text.append(f"  {shown(name)}: {a!r} | {b!r}" + (f"  ({b - a:+.2g})" if math.isfinite(b - a) else ""))
+        by = "" if a is None or b is None else f"  ({b - a:+.2g})"
+        text.append(f"  {shown(name)}: {' | '.join('not finite' if v is None else repr(v) for v in (a, b))}{by}")
     if same:
         text += ["", f"the same: {', '.join(same)}"]
     return "\n".join(text) + "\n"

@@ -8,6 +8,7 @@ from typing import Any
 from torchlite.compare import curves
 from torchlite.compare.groups import Group
 from torchlite.compare.report import Report
+from torchlite.compare.scores import with_unit
 from torchlite.errors import UserError
 
 WIDTH = 3.4  # inches: one column of a two-column page
@@ -15,8 +16,8 @@ FONT = 7  # points, as printed
 MOST_CURVES = 6
 MOST_ROWS = 20
 LONGEST_BESIDE = 26  # characters of labels of which two fit beside each other
-# The first quarter of a curve may run out of the frame: its rise would press the differences after it together
-EARLY = 4
+# The first half of a curve may run out of the frame: its rise would press the differences after it together
+EARLY = 2
 # Okabe and Ito's colours, told apart by the colour-blind, less yellow, which is lost on paper; dashes serve where all is gray
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
@@ -82,15 +83,8 @@ def default_curve(report: Report) -> str:
 
 
 def _band(group: Group, metric: str) -> curves.Band | None:
-    found = [curve for run in group.runs if (curve := curves.read(run.directory).get(metric))]
-    return curves.band(found, 500) if found else None
-
-
-def with_unit(metric: str) -> str:
-    """The name for an axis: accuracy is a share, a loss is per image; others have no unit that is known here."""
-    name = metric.rpartition("/")[2]
-    unit = " (share of images)" if name.startswith("acc") else " (mean per image)" if name.startswith("loss") else ""
-    return metric + (" (s)" if metric == "seconds" else unit)
+    found = [(curve, run.seed) for run in group.runs if (curve := curves.read(run.directory).get(metric))]
+    return curves.band([curve for curve, _ in found], 500, [seed for _, seed in found]) if found else None
 
 
 def _draw_curves(panel: Any, bands: dict[Group, curves.Band], colors: dict[Group, Any], metric: str, axis: str) -> None:
@@ -105,7 +99,10 @@ def _draw_curves(panel: Any, bands: dict[Group, curves.Band], colors: dict[Group
             late += [] if side is None else side[len(side) // EARLY :].tolist()
     room = 0.05 * ((max(late) - min(late)) or abs(late[0]) or 1)
     panel.set_ylim(min(late) - room, max(late) + room)
-    panel.set_xlabel(AXIS[axis])
+    panel.margins(x=0.01)
+    least, most = (choose(band.n for band in bands.values()) for choose in (min, max))
+    seeds = f"{most} seeds" if least == most else f"{least} to {most} seeds"
+    panel.set_xlabel(AXIS[axis] + ("" if most == 1 else f"\nmean and 95 % interval over {seeds}"))
     panel.set_ylabel(with_unit(metric))
     handles, labels = panel.get_legend_handles_labels()
     columns = 2 if max(map(len, labels)) <= LONGEST_BESIDE else 1

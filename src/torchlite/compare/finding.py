@@ -8,10 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchlite.compare.columns import Value
 from torchlite.errors import UserError
 
 NO_RUNS_IN = {"checkpoints", "tensorboard", "modules", "__pycache__"}
-SIGNS_OF_A_RUN = {"run.json", "metrics.jsonl", "config.yaml", ".lock"}
+SIGNS_OF_A_RUN = {"result.json", "metrics.jsonl", "config.yaml", ".lock"}  # where no runs lie below
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a run was told, whatever became of it."""
+
+    setting: str  # identity of its config without the seed: equal for two runs of one setting
+    seed: str
+    values: dict[str, Value]  # what was chosen, by the words one types, and where it ran
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,7 @@ class Unfit:
 
     directory: Path
     reason: str
+    told: Told | None = None  # where it has only not finished, and what it was told is known
 
 
 def find(words: Sequence[str]) -> tuple[list[Path], list[Unfit]]:
@@ -30,7 +41,7 @@ def find(words: Sequence[str]) -> tuple[list[Path], list[Unfit]]:
     seen: set[tuple[int, int]] = set()
     found = [one for word in words for path in _paths(word) for one in _below(path, seen)]
     runs = [one for one in found if isinstance(one, Path)]
-    return sorted(runs, key=_natural), [one for one in found if isinstance(one, Unfit)]
+    return sorted(runs, key=natural), [one for one in found if isinstance(one, Unfit)]
 
 
 def _paths(word: str) -> list[Path]:
@@ -73,12 +84,13 @@ def _below(path: Path, seen: set[tuple[int, int]]) -> Iterator[Path | Unfit]:
         yield Unfit(path, f"cannot be read: {error.strerror}")
         return
     names = {entry.name for entry in entries}
-    if names & SIGNS_OF_A_RUN:
+    if "run.json" in names:
         yield path
         return
     folders = [e.path for e in entries if e.name not in NO_RUNS_IN and not e.name.startswith(".") and e.is_dir()]
     below = [found for folder in folders for found in _below(Path(folder), seen)]
-    if "result.json" in names and not any(isinstance(found, Path) for found in below):
+    is_job = not entries and (path.parent / "sweep.json").is_file()  # of a sweep that did not come to it
+    if is_job or (names & SIGNS_OF_A_RUN and not any(isinstance(found, Path) for found in below)):
         yield path
     elif not folders:
         yield Unfit(path, "holds no run.json and no result.json, so it is no run")
@@ -86,7 +98,7 @@ def _below(path: Path, seen: set[tuple[int, int]]) -> Iterator[Path | Unfit]:
         yield from below
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def natural(name: object) -> list[tuple[int, str]]:
     """Sorts seed-9 before seed-10."""
-    parts = re.split(r"([0-9]+)", str(path))
+    parts = re.split(r"([0-9]+)", str(name))
     return [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]

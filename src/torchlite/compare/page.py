@@ -18,10 +18,11 @@ from typing import Any
 
 from torchlite.compare import curves, table
 from torchlite.compare.columns import ABSENT, shown
-from torchlite.compare.figure import default_curve, with_unit
+from torchlite.compare.figure import default_curve
 from torchlite.compare.groups import Group
 from torchlite.compare.records import Run
 from torchlite.compare.report import Report, explained
+from torchlite.compare.scores import with_unit
 from torchlite.errors import UserError
 
 HERE = Path(__file__).parent
@@ -32,7 +33,7 @@ MOST_POINTS, LEAST_POINTS = 300, 20  # of one curve
 def page(report: Report) -> str:
     """The page as text. Raises UserError without plotly."""
     library = _library()
-    program = (HERE / "page.js").read_text(encoding="utf-8")
+    program = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js"))
     version = re.search(r"plotly\.js v([\d.]+)", library[:500])
     title = f"{len(report.groups)} settings, {len(report.runs)} runs: {report.metric}"
     policy = (
@@ -106,6 +107,7 @@ def _groups(report: Report, scores: Sequence[str]) -> list[dict[str, Any]]:
             "label": group.label,
             "values": [_cell(group.values[key]) for key in report.columns],
             "n": len(group.seeds(report.metric)),
+            "finished": group.finished(report.metric),
             "scores": {name: _mean(group, name) for name in dict.fromkeys([*scores, "seconds", "updates"])},
             "best": group in report.best,
             "baseline": group is report.baseline,
@@ -154,7 +156,7 @@ def _run(run: Run, group: Group, columns: Sequence[str], setting: int) -> dict[s
 def _curves(report: Report) -> dict[str, Any]:
     """`{"curves": {metric: {"groups": […], "runs": […]}}, "arrays": […]}`.
 
-    A curve is [updates, epochs, seconds, mean, low, high]; the first three are places in `arrays`, which the curves share.
+    A curve is [updates, epochs, seconds, mean, low, high, seeds]; the first three are places in `arrays`, which curves share.
     """
     read = {run: curves.read(run.directory) for run in report.runs}
     metrics = list(dict.fromkeys(name for found in read.values() for name in found))
@@ -163,18 +165,20 @@ def _curves(report: Report) -> dict[str, Any]:
     most = min(MOST_POINTS, max(LEAST_POINTS, most))
     pool: dict[tuple[float | None, ...], int] = {}
 
-    def packed(found: Sequence[curves.Curve]) -> list[Any] | None:
-        band = curves.band(found, most) if found else None
+    def packed(name: str, runs: Sequence[Run]) -> list[Any] | None:
+        measured = [run for run in runs if name in read[run]]
+        found = [read[run][name] for run in measured]
+        band = curves.band(found, most, [run.seed for run in measured]) if found else None
         if band is None:
             return None
         axes = [pool.setdefault(tuple(_rounded(band.mean.x(axis))), len(pool)) for axis in curves.AXES]
         sides = [None if side is None else _rounded(side) for side in (band.low, band.high)]
-        return [*axes, _rounded(band.mean.values), *sides]
+        return [*axes, _rounded(band.mean.values), *sides, band.n]
 
     packed_curves = {
         name: {
-            "groups": [packed([read[run][name] for run in group.runs if name in read[run]]) for group in report.groups],
-            "runs": [packed([read[run][name]] if name in read[run] else []) for run in report.runs],
+            "groups": [packed(name, group.runs) for group in report.groups],
+            "runs": [packed(name, [run]) for run in report.runs],
         }
         for name in metrics
     }

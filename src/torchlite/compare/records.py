@@ -1,40 +1,35 @@
 """One run's record: read, and judged fit for a comparison or not."""
 
+import contextlib
 import functools
 import json
-import math
-import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchlite.compare.columns import Value, flattened
-from torchlite.compare.finding import Unfit
-from torchlite.naming import identity_of
+from torchlite.compare.columns import Value, is_number
+from torchlite.compare.finding import Told, Unfit
+from torchlite.compare.scores import bounds
+from torchlite.compare.settings import Setting, is_recorded, setting
 
 CHECKED_BYTES = 2 << 20  # of a metrics.jsonl that is held against result.json; longer ones would make loading slow
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Run(Told):
     """A finished run whose record is whole."""
 
     directory: Path
-    setting: str  # identity of its config without the seed: equal for two runs of one setting
-    seed: str
-    values: dict[str, Value]  # what was chosen, by the words one types, and where it ran
     options: dict[str, Value]  # {"optimizer": "sgd", …}
     config: dict[str, Value]  # every leaf but the seed, dotted; shared by the runs of a setting
     typed: frozenset[str]  # keys typed on the command line
     scores: dict[str, float]  # of the best weights, of the test part; seconds and updates
     best_update: int | None
     monitor: str
-    better: str  # "max" or "min": which direction of the monitored score is
+    better: str | None  # "max" or "min": which direction of the monitored score is; None where it was not recorded
     data: dict[str, Any]
     command: str
-    written: int  # ns; when its result was
-    is_as_recorded: bool  # whether the config gives the identity that the run was started under
 
 
 def read(directory: Path) -> Run | Unfit:
@@ -43,13 +38,19 @@ def read(directory: Path) -> Run | Unfit:
         result = _mapping(directory, "result.json")
         reason = _unfinished(directory, result)
         if reason is not None:
-            return Unfit(directory, reason)
+            raise _Unfinished(reason)
         return _run(directory, _mapping(directory, "run.json"), result)
+    except _Unfinished as error:
+        return Unfit(directory, str(error), _told(directory))
     except _Unreadable as error:
         return Unfit(directory, str(error))
 
 
 class _Unreadable(Exception):
+    pass
+
+
+class _Unfinished(_Unreadable):
     pass
 
 
@@ -60,7 +61,9 @@ def _mapping(directory: Path, name: str) -> dict[str, Any]:
             raise _Unreadable(f"{name} is no file")
         read = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise _Unreadable(f"no {name}: the run was cut off before it was written, or it was removed") from None
+        raise _Unfinished(
+            f"no {name}: the run was cut off before it was written or did not start, or it was removed"
+        ) from None
     except OSError as error:
         raise _Unreadable(f"{name} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -99,46 +102,70 @@ def _is_locked(directory: Path) -> bool:
 
 
 def _run(directory: Path, facts: dict[str, Any], result: dict[str, Any]) -> Run:
-    config = _part(facts, "config", dict)
+    told, shared = _told_by(facts)
+    config = facts["config"]
     best = _part(result, "best", dict)
-    if "seed" not in config:
-        raise _Unreadable("run.json: config has no seed: edited by hand, or another tool's")
     trainer = config.get("trainer")
     monitor = trainer.get("monitor") if isinstance(trainer, dict) else None
-    choices = _part(facts, "choices", dict, default={})
     scores = _scores(best | _part(result, "test", dict, default={}))
-    for name in ("seconds", "updates"):
-        if _is_number(result.get(name)):
-            scores[name] = float(result[name])
+    scores |= {name: float(result[name]) for name in ("seconds", "updates") if is_number(result.get(name))}
     update = best.get("update")
     _check_against_metrics(directory, update, {n: v for n, v in scores.items() if n in best})
-    options = _options(facts)
+    _check_bounds(scores)
+    mode = _part(facts, "choices", dict, default={}).get("monitor_mode")
     overrides = [str(word) for word in _part(facts, "overrides", list, default=[])]
-    try:
-        setting = _setting(json.dumps({**config, "seed": None}))
-        then = facts.get("identity")
-        as_recorded = then in (None, identity_of({**setting.placeless, "seed": config["seed"]})) or then == identity_of(
-            config
+    if not is_recorded(identity := str(facts.get("identity")), shared, config, overrides):
+        raise _Unreadable(
+            f"run.json: its config does not give the identity it has ({identity}): edited by hand, or of another version"
         )
-    except (AttributeError, TypeError, KeyError):
-        raise _Unreadable("run.json: config has not the shape of one: edited by hand, or another tool's") from None
     return Run(
+        **vars(told),
         directory=directory,
-        setting=setting.identity,
-        seed=json.dumps(config["seed"]),
-        values={**setting.values, "seed": config["seed"], **options, **_where_it_ran(facts, choices)},
-        options=options,
-        config=setting.config,
+        options=_options(facts),
+        config=shared.config,
         typed=frozenset(word.lstrip("+~").partition("=")[0] for word in overrides),
         scores=scores,
-        best_update=int(update) if _is_number(update) else None,
+        best_update=int(update) if is_number(update) else None,
         monitor=str(monitor),
-        better="min" if choices.get("monitor_mode", "max" if "loss" not in str(monitor) else "min") == "min" else "max",
+        better=mode if mode in ("min", "max") else None,
         data=_part(facts, "data", dict, default={}),
         command=str(facts.get("command", "")),
-        written=(directory / "result.json").stat().st_mtime_ns,
-        is_as_recorded=as_recorded,
     )
+
+
+def _told(directory: Path) -> Told | None:
+    """What a run without a result was told: by its record, as far as it got, or by its sweep's plan. None: nobody knows."""
+    for name in ("run.json", ".begun.json", "sweep.json"):
+        with contextlib.suppress(_Unreadable):
+            return _told_by(_planned(directory.resolve()) if name == "sweep.json" else _mapping(directory, name))[0]
+    return None
+
+
+def _planned(directory: Path) -> dict[str, Any]:
+    try:
+        written = (directory.parent / "sweep.json").stat().st_mtime_ns
+    except OSError:
+        return {}
+    return _plan(directory.parent, written).get(directory.name, {})
+
+
+@functools.lru_cache(maxsize=16)
+def _plan(sweep: Path, written: int) -> dict[str, dict[str, Any]]:
+    """What a sweep's jobs are, by the names of their directories; `written` keeps an older plan from being remembered."""
+    jobs = _part(_mapping(sweep, "sweep.json"), "jobs", list)
+    return {str(job.get("directory")): job for job in jobs if isinstance(job, dict)}
+
+
+def _told_by(facts: dict[str, Any]) -> tuple[Told, Setting]:
+    config, options = _part(facts, "config", dict), _options(facts)
+    if "seed" not in config:
+        raise _Unreadable("run.json: config has no seed: edited by hand, or another tool's")
+    try:
+        shared = setting(config)
+    except (AttributeError, TypeError, KeyError):
+        raise _Unreadable("run.json: config has not the shape of one: edited by hand, or another tool's") from None
+    values = {**shared.values, "seed": config["seed"], **options, **_where_it_ran(facts)}
+    return Told(shared.identity, json.dumps(config["seed"]), values), shared
 
 
 def _part(mapping: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
@@ -153,19 +180,18 @@ def _kind(value: Any) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold; JSON also has longer ones."""
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
-        return False
-
-
 def _scores(found: dict[str, Any]) -> dict[str, float]:
     for name, value in found.items():
-        if "/" in name and not _is_number(value):
+        if "/" in name and not is_number(value):
             raise _Unreadable(f"result.json: {name} is {json.dumps(value)}, which is no number")
     return {name: float(value) for name, value in found.items() if "/" in name}
+
+
+def _check_bounds(scores: dict[str, float]) -> None:
+    for name, value in scores.items():
+        low, high = bounds(name)
+        if not low <= value <= high:
+            raise _Unreadable(f"result.json: {name} is {value:g}, not {low} to {high}: edited by hand, or another unit")
 
 
 def _options(facts: dict[str, Any]) -> dict[str, Value]:
@@ -174,8 +200,9 @@ def _options(facts: dict[str, Any]) -> dict[str, Value]:
     return {str(group): option for group, option in options.items() if isinstance(option, str | None)}
 
 
-def _where_it_ran(facts: dict[str, Any], choices: dict[str, Any]) -> dict[str, Value]:
-    code, packages, hardware = (_part(facts, name, dict, default={}) for name in ("code", "packages", "hardware"))
+def _where_it_ran(facts: dict[str, Any]) -> dict[str, Value]:
+    parts = ("code", "packages", "hardware", "choices")
+    code, packages, hardware, choices = (_part(facts, name, dict, default={}) for name in parts)
     commit = str(code.get("commit") or code.get("source_sha256") or "unknown")[:10]
     gpus = hardware.get("gpus")
     return {
@@ -185,7 +212,7 @@ def _where_it_ran(facts: dict[str, Any], choices: dict[str, Any]) -> dict[str, V
         "host": str(hardware.get("host", "unknown")),
         "hardware": str(gpus[0]) if isinstance(gpus, list) and gpus else str(hardware.get("cpu", "unknown")),
         "device": str(choices.get("device", "unknown")),
-        "num_threads": choices["num_threads"] if _is_number(choices.get("num_threads")) else None,
+        "num_threads": choices["num_threads"] if is_number(choices.get("num_threads")) else None,
     }
 
 
@@ -193,7 +220,7 @@ def _check_against_metrics(directory: Path, update: Any, best: dict[str, float])
     """Raise _Unreadable where metrics.jsonl has other scores at the best update than result.json."""
     path = directory / "metrics.jsonl"
     try:
-        if not best or not _is_number(update) or path.stat().st_size > CHECKED_BYTES or not path.is_file():
+        if not best or not is_number(update) or path.stat().st_size > CHECKED_BYTES or not path.is_file():
             return
         written = path.read_bytes()
     except OSError:
@@ -204,7 +231,7 @@ def _check_against_metrics(directory: Path, update: Any, best: dict[str, float])
         line, start = written[start : end if end >= 0 else None], start + len(begin)
         then = _parsed(line) if b'"val/' in line else {}
         for name, value in best.items():
-            if _is_number(then.get(name)) and then[name] != value:
+            if is_number(then.get(name)) and then[name] != value:
                 raise _Unreadable(
                     f"result.json says {name} {value:g} at update {update}, metrics.jsonl {then[name]:g}: edited by hand"
                 )
@@ -216,45 +243,3 @@ def _parsed(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What the runs of one setting share."""
-
-    identity: str
-    placeless: dict[str, Any]
-    values: dict[str, Value]
-    config: dict[str, Value]
-
-
-@functools.lru_cache(maxsize=4096)
-def _setting(text: str) -> _Setting:
-    """Of a config as JSON, its seed left out; the runs of one setting share the work."""
-    config = json.loads(text)
-    placeless = _placeless({"callbacks": None, **config})
-    flat = flattened(config)
-    flat.pop("seed", None)
-    return _Setting(identity_of(placeless), placeless, flattened(placeless), flat)
-
-
-def _placeless(config: dict[str, Any]) -> dict[str, Any]:
-    """The config as its identity is taken of it: references followed, wherever the data lies."""
-    place = config.get("data_dir")
-    flat = {**flattened(config), "data_dir": "<data_dir>"}
-
-    def followed(value: Any, depth: int = 0) -> Any:
-        if isinstance(value, dict):
-            return {key: followed(item, depth) for key, item in value.items()}
-        if isinstance(value, list):
-            return [followed(item, depth) for item in value]
-        if not isinstance(value, str) or depth > 8:
-            return value
-        if "${" in value:
-            known = re.sub(r"\$\{([\w.]+)\}", lambda m: str(flat[m[1]]) if m[1] in flat else m[0], value)
-            return value if known == value else followed(known, depth + 1)
-        if isinstance(place, str) and (value == place or value.startswith(place.rstrip("/") + "/")):
-            return "<data_dir>" + value[len(place.rstrip("/")) :]
-        return value
-
-    return {**followed(config), "data_dir": "<data_dir>"}

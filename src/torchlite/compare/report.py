@@ -1,21 +1,19 @@
-"""The comparison itself: which runs, which score, which row is best, and what has to be said about it."""
+"""The comparison itself: which runs, which score, which row is best."""
 
 import collections
-import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchlite.compare import finding, records
-from torchlite.compare.columns import ABSENT, check_known, condition, shown
+from torchlite.compare import doubts, finding, records
+from torchlite.compare.columns import ABSENT, check_known, condition, is_number, shown
 from torchlite.compare.finding import Unfit
 from torchlite.compare.groups import Group, fold
 from torchlite.compare.records import Run
-from torchlite.compare.statistics import ALPHA, against
+from torchlite.compare.scores import direction
+from torchlite.compare.statistics import ALPHA, against, family_size
 from torchlite.errors import UserError
-
-LESS_IS_BETTER = ("loss", "err", "seconds", "updates", "perplexity", "mse", "mae", "rmse", "nll", "ece", "brier", "fid")
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Asked:
     where: Sequence[str] = ()
     by: Sequence[str] = ()
     metric: str | None = None
-    better: str | None = None  # "high" or "low"
+    better: str | None = None  # "max" or "min"
     baseline: str | None = None
     sort: str | None = None
     reverse: bool = False
@@ -53,6 +51,11 @@ class Report:
     def num_tests(self) -> int:
         return sum(group.paired is not None and group.paired.p is not None for group in self.groups)
 
+    @property
+    def family(self) -> int:
+        """How many tests p is corrected for."""
+        return family_size(self.num_tests, self.baseline in self.best)
+
 
 def report(words: Sequence[str], asked: Asked) -> Report:
     """Compare all runs below the paths. Raises UserError when there is nothing to compare."""
@@ -68,6 +71,8 @@ def report(words: Sequence[str], asked: Asked) -> Report:
         runs = [run for run in runs if holds(run.values)]
     if not runs:
         raise UserError(f"No finished run has {' and '.join(asked.where)}.")
+    told = [one.told for one in unfit if one.told is not None]
+    told = [one for one in told if all(condition(text, known)(one.values) for text in asked.where)]
     for key in asked.by:
         check_known(key, known)
     metric = _metric(runs, asked.metric)
@@ -75,13 +80,17 @@ def report(words: Sequence[str], asked: Asked) -> Report:
         Unfit(r.directory, f"has no {metric}; it has {_listed(r.scores)}") for r in runs if metric not in r.scores
     ]
     scored = [run for run in runs if metric in run.scores]
-    groups, columns, notes = fold(scored, asked.by)
+    groups, columns, notes = fold(scored, asked.by, told)
     less_is_better = _less_is_better(metric, scored, asked.better)
-    notes += _warnings(scored)
-    comparable = _comparable(metric, scored, notes)
+    unlike_images = doubts.unlike_images(metric, scored)
+    best = _best(groups, metric, less_is_better) if not unlike_images and len(groups) > 1 else []
+    if asked.metric is None:
+        notes += doubts.chosen_by_test(metric, scored)
+    notes += [*doubts.unlike_runs(scored, "seconds" in (metric, asked.sort)), *unlike_images]
+    notes += doubts.few_seeds(best, groups, metric)
     baseline = _baseline(groups, asked.baseline, known) if asked.baseline else None
-    if baseline is not None and comparable:
-        _test(groups, baseline, metric)
+    if baseline is not None and not unlike_images:
+        _test(groups, baseline, metric, is_best=baseline in best)
     _sort(groups, metric, less_is_better, asked)
     return Report(
         groups=groups,
@@ -89,7 +98,7 @@ def report(words: Sequence[str], asked: Asked) -> Report:
         metric=metric,
         beside=[name for name in _beside(metric) if any(name in run.scores for run in scored)],
         less_is_better=less_is_better,
-        best=_best(groups, metric, less_is_better) if comparable and len(groups) > 1 else [],
+        best=[group for group in groups if group in best],
         baseline=baseline,
         notes=notes,
         unfit=unfit,
@@ -138,55 +147,13 @@ def _beside(metric: str) -> list[str]:
 
 
 def _less_is_better(metric: str, runs: Sequence[Run], asked: str | None) -> bool:
-    if asked is not None:
-        return asked == "low"
+    """By what was asked for, what the runs recorded of the score they monitor, or its name. Raises UserError without any."""
     name = metric.rpartition("/")[2]
-    for run in runs:
-        if run.monitor.rpartition("/")[2] == name:
-            return run.better == "min"
-    return any(word in name.lower() for word in LESS_IS_BETTER)
-
-
-def _warnings(runs: Sequence[Run]) -> list[str]:
-    """What makes runs less alike than their configs say."""
-    notes = []
-    for key, plural in (
-        ("code", "versions of the code"),
-        ("torch", "versions of torch"),
-        ("device", "kinds of device"),
-    ):
-        counts = collections.Counter(shown(run.values[key]) for run in runs)
-        if len(counts) > 1:
-            most = ", ".join(f"{value} ({count})" for value, count in counts.most_common(4))
-            notes.append(f"The runs are of {len(counts)} {plural}: {most}{', …' if len(counts) > 4 else ''}.")
-    edited = [str(run.directory) for run in runs if not run.is_as_recorded]
-    if edited:
-        more = f" and {len(edited) - 3} more" if len(edited) > 3 else ""
-        say = "a config that does not give the identity it was recorded under (edited by hand, or by another version)"
-        notes.append(f"{', '.join(map(shown, edited[:3]))}{more}: {say}.")
-    return notes
-
-
-def _comparable(metric: str, runs: Sequence[Run], notes: list[str]) -> bool:
-    """Whether all were scored on the same images; says so when not."""
-
-    def images(run: Run) -> str:
-        part, split = metric.partition("/")[0], run.data.get("split")
-        split = split if isinstance(split, dict) else {}
-        held_out = split.get("held_out_sha256") or split.get("val") if part == "val" else None
-        limits = (run.values.get(name) for name in ("trainer.limit_eval_batches", "data.eval_batch_size"))
-        few, size, whole = (n if isinstance(n, int) else math.inf for n in (*limits, split.get(part)))
-        return f"{run.data.get('fingerprint')} {held_out} {min(few * size, whole)}"
-
-    sets = collections.Counter(map(images, runs))
-    if len(sets) == 1:
-        return True
-    choices = collections.Counter(shown(run.options.get("data")) for run in runs)
-    how = f"--where data={choices.most_common(1)[0][0]}" if len(choices) > 1 else "--where data.split_seed=…, say"
-    notes.append(
-        f"{metric} is of {len(sets)} different sets of images, so none is called best or tested; choose: {how}."
-    )
-    return False
+    recorded = {run.better for run in runs if run.better and run.monitor.rpartition("/")[2] == name}
+    better = asked or (recorded.pop() if len(recorded) == 1 else direction(metric))
+    if better is None:
+        raise UserError(f"{shown(metric)}: is more of it better, or less? Say --better max or --better min.")
+    return better == "min"
 
 
 def _baseline(groups: Sequence[Group], text: str, known: Sequence[str]) -> Group:
@@ -208,14 +175,14 @@ def _baseline(groups: Sequence[Group], text: str, known: Sequence[str]) -> Group
     return inside[0]
 
 
-def _test(groups: Sequence[Group], baseline: Group, metric: str) -> None:
+def _test(groups: Sequence[Group], baseline: Group, metric: str, is_best: bool) -> None:
     """Set `paired` of every group but the baseline."""
     theirs = baseline.seeds(metric)
     others = [group for group in groups if group is not baseline]
     ours = [group.seeds(metric) for group in others]
     common = [[seed for seed in seeds if seed in theirs] for seeds in ours]
     values = [[seeds[seed] for seed in both] for seeds, both in zip(ours, common, strict=True)]
-    tests = against(values, [[theirs[seed] for seed in both] for both in common])
+    tests = against(values, [[theirs[seed] for seed in both] for both in common], is_best)
     for group, test in zip(others, tests, strict=True):
         group.paired = test
 
@@ -239,7 +206,7 @@ def _sort(groups: list[Group], metric: str, less_is_better: bool, asked: Asked) 
             value = group.values.get(key, ABSENT)
             mean = group.mean(key) if key in scores else None
             number = len(group.seeds(metric)) if key == "n" else value if mean is None else mean.mean
-            if isinstance(number, int | float) and not isinstance(number, bool):
+            if is_number(number):
                 return 0, float(number), ""
             return 1, 0.0, shown(number)
 
@@ -260,13 +227,18 @@ def explained(report: Report) -> list[str]:
     lines = [f"{report.metric} {what}, {'lowest' if report.less_is_better else 'highest'} is best (*)."]
     lines += ["n counts seeds; mean ± 95 % interval (Student t), none for one seed."]
     if report.baseline is not None and report.num_tests:
+        family = f"{report.num_tests} comparison(s)"
+        if report.baseline in report.best:
+            family = (
+                f"all {report.family} pairs of rows, since the baseline is the best and may have been chosen for that"
+            )
         lines.append(
             f"Difference to {report.baseline.label}: two-sided paired t-test on common seeds, p corrected by Holm for "
-            f"{report.num_tests} comparison(s), claimed below {ALPHA}; its interval is not corrected."
+            f"{family}, claimed below {ALPHA}; its interval is not corrected."
         )
         if any(group.paired and group.paired.more_seeds for group in report.groups):
             lines.append(
                 "More seeds: this many more of both rows would show the difference seen so far, were it the true one, with a "
-                f"power of 80 % at level {ALPHA}/{report.num_tests}; an estimate."
+                f"power of 80 % at level {ALPHA}/{report.family}; a rough estimate, as few seeds tell little of either."
             )
     return lines

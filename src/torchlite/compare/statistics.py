@@ -90,29 +90,46 @@ def paired(group: Sequence[float], baseline: Sequence[float]) -> Paired:
     return Paired(summary, float(stats.ttest_rel(group, baseline).pvalue))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected so that at most 5 % of families of true nulls claim anything (Holm, Scand. J. Stat. 6, 1979)."""
+def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
+    """The p-values corrected so that at most 5 % of families of true nulls claim anything (Holm, Scand. J. Stat. 6, 1979).
+
+    Args:
+        family: how many tests these were picked from; None: no more than these.
+    """
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        largest = max(largest, min(1.0, ((family or len(p_values)) - rank) * p_values[index]))
         corrected[index] = largest
     return corrected
 
 
-def against(groups: Sequence[Sequence[float]], baselines: Sequence[Sequence[float]]) -> list[Paired]:
-    """Each group against its baseline values of the same seeds, corrected together. Lists align as `paired` wants them."""
+def against(
+    groups: Sequence[Sequence[float]], baselines: Sequence[Sequence[float]], is_best: bool = False
+) -> list[Paired]:
+    """Each group against its baseline values of the same seeds, corrected together. Lists align as `paired` wants them.
+
+    Args:
+        is_best: whether the baseline has the best mean. Somebody may have picked it for that, and the best of equal groups
+            looks better than they do: p is then corrected for all pairs of groups, from which these were picked.
+    """
     tests = [paired(group, baseline) for group, baseline in zip(groups, baselines, strict=True)]
     tested = [index for index, test in enumerate(tests) if test.p is not None]
-    corrected = holm([test.p for test in tests if test.p is not None])
+    family = family_size(len(tested), is_best)
+    corrected = holm([test.p for test in tests if test.p is not None], family)
     for index, p_holm in zip(tested, corrected, strict=True):
         test = tests[index]
         more = None
         if p_holm >= ALPHA:
             spread = float(np.std(np.subtract(groups[index], baselines[index]), ddof=1))
-            needed = seeds_needed(test.difference.mean / spread, ALPHA / len(tested))
+            needed = seeds_needed(test.difference.mean / spread, ALPHA / family)
             more = None if needed is None else max(1, needed - test.difference.n)
         tests[index] = Paired(test.difference, test.p, "", p_holm, more)
     return tests
+
+
+def family_size(num_tests: int, is_best: bool) -> int:
+    """How many tests p is corrected for: those against the baseline, or all pairs of it and its rivals."""
+    return num_tests * (num_tests + 1) // 2 if is_best else num_tests
 
 
 def seeds_needed(effect: float, alpha: float) -> int | None:
@@ -120,7 +137,7 @@ def seeds_needed(effect: float, alpha: float) -> int | None:
 
     With n pairs t follows the noncentral t distribution with n - 1 degrees of freedom and noncentrality effect · √n, so
     power = 1 - F(c) + F(-c) with c = t(1 - alpha / 2, n - 1) (Cohen, Statistical Power Analysis for the Behavioral
-    Sciences, 2nd ed. 1988, ch. 2). The effect seen so far stands for the true one, which makes this an estimate.
+    Sciences, 2nd ed. 1988, ch. 2). The effect seen so far stands for the true one, which makes this a rough estimate.
 
     Args:
         effect: mean of the differences over their standard deviation.

@@ -110,7 +110,7 @@ def _table(report: Report, scores: bool = True, tests: bool = True) -> Table:
         best = group in report.best
         values = [shown(group.values[key]) for key in report.columns] or [group.label]
         cells = ["*" if best else "", *(v if len(v) <= LONGEST else v[: LONGEST - 1] + "…" for v in values)]
-        cells.append(str(len(group.seeds(report.metric))))
+        cells.append(group.finished(report.metric) or str(len(group.seeds(report.metric))))
         for metric in metrics:
             mean = group.mean(metric)
             cells.append("" if mean is None else number(mean.mean) if metric == "seconds" else with_interval(mean))
@@ -140,9 +140,12 @@ def as_csv(report: Report) -> str:
     numbers = [f"{name} {what}" for name in scores for what in ("mean", "low", "high")]
     tests = ["difference", "difference low", "difference high", "common seeds", "p", "p_holm", "verdict", "more seeds"]
     tested = report.baseline is not None
-    writer.writerow([*report.columns, "n", *numbers, "best", *(tests if tested else []), "directories"])
+    writer.writerow(
+        [*report.columns, "n", "seeds unfinished", *numbers, "best", *(tests if tested else []), "directories"]
+    )
     for group in report.groups:
-        row: list[Any] = [shown(group.values[key]) for key in report.columns] + [len(group.seeds(report.metric))]
+        row: list[Any] = [shown(group.values[key]) for key in report.columns]
+        row += [len(group.seeds(report.metric)), len(group.unfinished)]
         for name in scores:
             mean = group.mean(name)
             row += ["", "", ""] if mean is None else [mean.mean, mean.low, mean.high]
@@ -167,7 +170,7 @@ def as_mapping(report: Report) -> dict[str, Any]:
     """Everything in a report, for programs."""
     return {
         "metric": report.metric,
-        "better": "low" if report.less_is_better else "high",
+        "better": "min" if report.less_is_better else "max",
         "confidence": CONFIDENCE,
         "test": None
         if report.baseline is None
@@ -176,6 +179,7 @@ def as_mapping(report: Report) -> dict[str, Any]:
             "name": "two-sided paired t-test on common seeds",
             "correction": "Holm",
             "comparisons": report.num_tests,
+            "corrected_for": report.family,
             "alpha": ALPHA,
             "power_for_more_seeds": POWER,
         },
@@ -197,6 +201,7 @@ def _row(group: Group, report: Report) -> dict[str, Any]:
         "values": group.values,
         "scores": scores,
         "seeds": {seed: score for seed, score in group.seeds(report.metric).items()},
+        "seeds_unfinished": sorted(group.unfinished),
         "best": group in report.best,
         "against_baseline": _tested(group, report) if report.baseline is not None else None,
         "runs": [str(run.directory) for run in group.runs],
