@@ -109,7 +109,7 @@ def plain(
     """The same for any composed config, less its `hydra` node. Raises UserError for wrong root keys, all in one message."""
     choices = {group: choice for group, choice in choices.items() if not group.startswith(("hydra/", "sweep"))}
     resolved = resolve(cfg)
-    problems = mistakes.wrong_roots(resolved, GROUPS)
+    problems = mistakes.wrong_roots(resolved, GROUPS, in_sweep=sweep_directory is not None)
     if problems:
         raise UserError("\n".join(problems))
     name = sweep_directory.name if sweep_directory else run_name(choices, overrides, GROUPS)
@@ -203,7 +203,7 @@ def command(main: Callable[[], Any]) -> int:
     _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:
         with stopping.at_once():
-            sys.argv[1:] = for_each_job(sys.argv[1:])
+            sys.argv[1:] = for_each_job(mistakes.words_first(get_args_parser(), sys.argv[1:]))
             main()
     except stopping.Stopped as stopped:  # before a run, or between two: a run says more
         print(f"stopped: {stopped}", file=sys.stderr)
@@ -211,8 +211,8 @@ def command(main: Callable[[], Any]) -> int:
     except Exception as error:  # from composing: a run has dealt with its own
         unreadable = isinstance(error, yaml.YAMLError | UnicodeDecodeError | RecursionError)
         said = f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"
-        problems = [said] if unreadable else explain(sys.argv[1:])
-        if not problems and not isinstance(error, UserError | HydraException | OmegaConfBaseException):
+        problems = [str(error)] if isinstance(error, UserError) else [said] if unreadable else explain(sys.argv[1:])
+        if not problems and not isinstance(error, HydraException | OmegaConfBaseException):
             traceback.print_exc()
             return FAULT
         return refuse("\n".join(problems) or _short(error))
@@ -228,7 +228,6 @@ def for_each_job(arguments: list[str]) -> list[str]:
     flags = [word for word in arguments if word in ("-m", "--multirun")]
     if not flags:
         return arguments
-    arguments = [*flags, *(word for word in arguments if word not in flags)]  # argparse takes no flag between the words
     parser = OverridesParser.create()
     parsed = {}
     for text in arguments:
