@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes, stopping
 from torchlite.errors import FAULT, UserError, refuse
-from torchlite.naming import identity_of, run_name
+from torchlite.naming import NOT_IDENTITY, identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
@@ -71,8 +71,9 @@ def recorded(facts: dict[str, Any], here: Composed) -> Composed:
     """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
     cfg = DictConfig(facts["config"])
     cfg.dry_run = here.config["dry_run"]
-    if any(word.startswith("data_dir=") for word in here.overrides):
-        cfg.data_dir = here.config["data_dir"]
+    typed = {word.lstrip("+").partition("=")[0] for word in here.overrides}
+    for key in typed & set(NOT_IDENTITY) - {"name", "resume"}:
+        OmegaConf.update(cfg, key, OmegaConf.select(DictConfig(here.config), key))
     then = plain(cfg, facts["options"], facts["overrides"])
     known = {"name": facts["name"], "identity": facts["identity"], "num_threads": facts["num_threads"]}
     return dataclasses.replace(then, **known, command=here.command, trusted=())
