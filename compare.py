@@ -2,7 +2,10 @@
 
 import sys
 
-from torchlite.compare.command import main
+from torchlite import stopping
+
+with stopping.loading():
+    from torchlite.compare.command import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(stopping.ended(lambda: main(sys.argv[1:])))

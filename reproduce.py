@@ -2,7 +2,10 @@
 
 import sys
 
-from torchlite.reproduce.command import main
+from torchlite import stopping
+
+with stopping.loading():
+    from torchlite.reproduce.command import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(stopping.ended(main))

@@ -1,9 +1,13 @@
 """What is where in a sweep, its unfinished jobs again, less disk: `python sweep.py status|retry|clean NAME`."""
 
-import argparse
 import sys
 
-from torchlite.sweep import manage
+from torchlite import stopping
+
+with stopping.loading():
+    import argparse
+
+    from torchlite.sweep import manage
 
 
 def main() -> int:

@@ -2,10 +2,13 @@
 
 import sys
 
-import hydra
-from omegaconf import DictConfig
+from torchlite import stopping
 
-from torchlite import config
+with stopping.loading():
+    import hydra
+    from omegaconf import DictConfig
+
+    from torchlite import config
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -15,7 +18,8 @@ def main(cfg: DictConfig) -> float | None:
         from torchlite.sweep.jobs import frozen
 
         composed = frozen(composed)
-    from torchlite import run  # brings torch, which no refused word and no --help has to wait for
+    with stopping.loading():
+        from torchlite import run  # brings torch, which no refused word and no --help has to wait for
 
     return run.run(composed)
 

@@ -33,10 +33,11 @@ def lines(run: Path) -> list[dict[str, float]]:
 
 
 def state(run: Path, name: str = "last") -> dict[str, Any]:
-    """A checkpoint less the durations."""
+    """A checkpoint less the durations and what TensorBoard's files are called."""
     saved = torch.load(run / "checkpoints" / f"{name}.pt", weights_only=True)
     for key in ("seconds", "epoch_seconds"):
         saved.get("progress", {}).pop(key, None)
+    saved.get("callbacks", {}).pop("tensorboard", None)
     return saved
 
 

@@ -67,6 +67,7 @@ def test_identity_is_of_what_is_computed(composed: Compose) -> None:
         "callbacks=none",
         "callbacks.tensorboard.num_images=0",
         "trainer.log_every_updates=5",
+        "trainer.max_minutes=50",
         "scheduler.warmup_epochs=1",
     ]
     assert all(composed(word).identity == here for word in same)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Typed
+from tests.conftest import ROOT, Command, Typed
 from tests.runs import BASE, assert_same_run, result, the_run
 from torchlite import stopping
 
@@ -96,6 +96,42 @@ def test_a_signal_before_there_is_a_run_leaves_nothing(
         done = typed(*BASE)
     assert done.code == code and done.stderr.startswith(f"stopped: {number.name} received"), done.text
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "outputs").exists()
+
+
+AT_AN_IMPORT = """
+import os, signal, sys
+class Sends:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["MODULE"]:
+            os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+sys.meta_path.insert(0, Sends())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "number"),
+    [
+        ("train.py seed=1", "hydra", signal.SIGINT),
+        ("train.py seed=1", "torch", signal.SIGINT),
+        ("train.py seed=1", "torch", signal.SIGTERM),
+        ("train.py -m seed=0,1", "torchlite.sweep.command", signal.SIGTERM),
+        ("train.py -m seed=0,1", "torch", signal.SIGINT),
+        ("sweep.py status", "torchlite.sweep.manage", signal.SIGINT),
+        ("compare.py outputs", "torchlite.compare.report", signal.SIGINT),
+        ("reproduce.py outputs/x/y", "torch", signal.SIGINT),
+        ("publish.py outputs/x/y z --question why", "torchlite.reproduce.entry", signal.SIGTERM),
+    ],
+)
+def test_a_signal_while_modules_load_is_said_in_a_line(
+    command: Command, tmp_path: Path, words: str, module: str, number: signal.Signals
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(AT_AN_IMPORT)
+    path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    done = command(*words.split(), env={"PYTHONPATH": path, "MODULE": module, "SIGNAL": str(int(number))})
+    assert (done.code, done.stdout) == (128 + number, ""), done.text
+    assert done.stderr == f"stopped: {number.name} received, before anything was started\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)

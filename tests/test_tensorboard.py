@@ -1,5 +1,6 @@
 """What TensorBoard would show: read back from the event file."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.conftest import Typed
+from tests.runs import BASE, TIMES, the_run
 from torchlite.callbacks.tensorboard import flat_hparams, image_grid
 
 
@@ -68,3 +70,54 @@ def test_a_grid_frames_every_image() -> None:
     assert grid.sum() == 10 * 3 * 64 * 70
     assert grid[:, 0].sum() == 0 and grid[:, 1:65, 1:71].min() == 1
     assert image_grid(torch.ones(1, 1, 8, 8)).shape == (1, 66, 66)
+
+
+# Runs that were cut off
+
+CURVES = "+callbacks.histograms._target_=torchlite.callbacks.Histograms"
+
+
+def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows of a run: of each scalar its steps and values; of all else the steps.
+
+    Durations are left out, and gradients, which no checkpoint holds: a run cut at an epoch's last update has none to show.
+    """
+    kinds = ("scalars", "images", "histograms", "tensors")
+    events = EventAccumulator(str(run / "tensorboard"), size_guidance=dict.fromkeys(kinds, 0)).Reload()
+    shown = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    for kind in kinds[1:]:
+        shown |= {tag: [(e.step, 0) for e in getattr(events, kind.title())(tag)] for tag in events.Tags()[kind]}
+    return {
+        tag: sorted(points) for tag, points in shown.items() if tag not in TIMES and not tag.startswith("gradients/")
+    }
+
+
+@pytest.mark.parametrize("cut", [17, 20, 51])
+def test_curves_and_pictures_of_a_resumed_run_are_the_straight_ones(stopped: Typed, tmp_path: Path, cut: int) -> None:
+    """M03: stopped at `cut`, then killed in effect later on: what came after the checkpoint is still in the event files.
+
+    17: at the last update of an epoch, whose line has the same step. 51: when the final scores were written, but no result.
+    """
+    words = [*BASE, "trainer.log_every_updates=1", CURVES]
+    assert stopped(None, *words, "name=straight").code == 0
+    assert stopped(cut, *words, "name=cut").code == 143
+    run = the_run(tmp_path / "outputs" / "cut")
+    kept = shutil.copytree(run / "checkpoints", tmp_path / "kept")
+    assert stopped(None, *words, "name=cut", "resume=auto").code == 0
+    shutil.rmtree(run / "checkpoints")
+    shutil.copytree(kept, run / "checkpoints")
+    (run / "result.json").write_text('{"status": "running"}')
+    assert stopped(None, *words, "name=cut", "resume=auto").code == 0
+    shown = events_of(run)
+    assert shown == events_of(the_run(tmp_path / "outputs" / "straight"))
+    assert [step for step, _ in shown["final/test/acc1"]] == [51] and len(shown["update/loss"]) == 51
+
+
+def test_a_run_killed_after_its_final_scores_shows_them_once(typed: Typed, tmp_path: Path) -> None:
+    """M03"""
+    assert typed(*BASE).code == 0
+    run = the_run(tmp_path / "outputs")
+    before = events_of(run)
+    (run / "result.json").write_text('{"status": "running"}')
+    assert typed(*BASE, "resume=auto").code == 0
+    assert events_of(run) == before and len(before["final/val/acc1"]) == 1

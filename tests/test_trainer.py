@@ -83,7 +83,8 @@ def test_validation_every_so_many_epochs_includes_the_last(typed: Typed, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "field", ["max_epochs", "num_threads", "log_every_updates", "clip_grad_norm", "micro_batch_size"]
+    "field",
+    ["max_epochs", "limit_train_batches", "num_threads", "log_every_updates", "clip_grad_norm", "micro_batch_size"],
 )
 def test_numbers_that_would_train_nothing_are_refused(field: str) -> None:
     """P03"""

@@ -67,6 +67,10 @@ TYPOS = [
     ("optimizer=SGD", "optimizer=SGD", "Did you mean sgd?"),
     ("callbacks.mine._target_=tests.strangers.Spy", "callbacks.mine", "+callbacks.mine._target_=tests.strangers.Spy"),
     ("--config-dir nowhere model=mine", "--config-dir nowhere", "no such directory"),
+    ("model=mlp --config-dir nowhere seed=1", "--config-dir nowhere", "no such directory"),
+    ("--confg-dir conf seed=1", "--confg-dir", "--hydra-help"),
+    ("seed=1 --config-dir", "--config-dir", "--hydra-help"),
+    ("--info seed=1", "--info", "--hydra-help"),
     ("task.class_weights=[1,1,1,1,1,1,1,1,1,-5]", "task.class_weights", "above 0"),
     ("trainer.precision=fp23", "trainer.precision=fp23", "one of auto, fp32, bf16, fp16 is wanted."),
     ("seed=99999999999999999999", "seed=99999999999999999999", "63 bits"),
@@ -140,6 +144,16 @@ def test_a_refused_value_leaves_nothing_behind(typed: Typed, tmp_path: Path, wor
     done = typed("optimizer=sgd", *word.split())
     assert done.code == 2 and expected in done.stderr, done.text
     assert not list((tmp_path / "outputs").rglob("result.json"))
+
+
+def test_words_may_stand_on_both_sides_of_a_flag(typed: Typed, tmp_path: Path) -> None:
+    own = tmp_path / "conf" / "optimizer"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text("_target_: torch.optim.SGD\nlr: 0.1\n")
+    done = typed("optimizer=mine", "--config-dir", "conf", "seed=1", "dry_run=true")
+    assert done.code == 0 and "optimizer=mine seed=1" in done.stdout, done.text
+    done = typed("optimizer=mine", "-m", "seed=1,2", "--config-dir", "conf", "dry_run=true", "model=mlp")
+    assert done.code == 0 and "2 jobs" in done.stdout, done.text
 
 
 @pytest.mark.parametrize(

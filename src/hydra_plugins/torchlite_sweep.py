@@ -30,7 +30,10 @@ class Jobs(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        from torchlite.sweep import command
+        from torchlite import stopping
+
+        with stopping.loading():
+            from torchlite.sweep import command
 
         assert self.config is not None and self.launcher is not None, "Hydra calls setup first"
         command.sweep(self.config, self.launcher, arguments, self.parts)

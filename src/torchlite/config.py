@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes, stopping
 from torchlite.errors import FAULT, UserError, printable, refuse
-from torchlite.naming import identity_of, run_name
+from torchlite.naming import NOT_IDENTITY, identity_of, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
@@ -71,8 +71,9 @@ def recorded(facts: dict[str, Any], here: Composed) -> Composed:
     """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
     cfg = DictConfig(facts["config"])
     cfg.dry_run = here.config["dry_run"]
-    if any(word.startswith("data_dir=") for word in here.overrides):
-        cfg.data_dir = here.config["data_dir"]
+    typed = {word.lstrip("+").partition("=")[0] for word in here.overrides}
+    for key in typed & set(NOT_IDENTITY) - {"name", "resume"}:
+        OmegaConf.update(cfg, key, OmegaConf.select(DictConfig(here.config), key))
     then = plain(cfg, facts["options"], facts["overrides"])
     known = {"name": facts["name"], "identity": facts["identity"], "num_threads": facts["num_threads"]}
     return dataclasses.replace(then, **known, command=here.command, trusted=())
@@ -109,7 +110,7 @@ def plain(
     """The same for any composed config, less its `hydra` node. Raises UserError for wrong root keys, all in one message."""
     choices = {group: choice for group, choice in choices.items() if not group.startswith(("hydra/", "sweep"))}
     resolved = resolve(cfg)
-    problems = mistakes.wrong_roots(resolved, GROUPS)
+    problems = mistakes.wrong_roots(resolved, GROUPS, in_sweep=sweep_directory is not None)
     if problems:
         raise UserError("\n".join(map(printable, problems)))
     name = sweep_directory.name if sweep_directory else run_name(choices, overrides, GROUPS)
@@ -203,7 +204,7 @@ def command(main: Callable[[], Any]) -> int:
     _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:
         with stopping.at_once():
-            sys.argv[1:] = for_each_job(sys.argv[1:])
+            sys.argv[1:] = for_each_job(mistakes.words_first(get_args_parser(), sys.argv[1:]))
             main()
     except stopping.Stopped as stopped:  # before a run, or between two: a run says more
         print(f"stopped: {stopped}", file=sys.stderr)
@@ -211,8 +212,8 @@ def command(main: Callable[[], Any]) -> int:
     except Exception as error:  # from composing: a run has dealt with its own
         unreadable = isinstance(error, yaml.YAMLError | UnicodeDecodeError | RecursionError)
         said = f"a yaml cannot be read: {' '.join(str(error).split())[:300]}"
-        problems = [said] if unreadable else explain(sys.argv[1:])
-        if not problems and not isinstance(error, UserError | HydraException | OmegaConfBaseException):
+        problems = [str(error)] if isinstance(error, UserError) else [said] if unreadable else explain(sys.argv[1:])
+        if not problems and not isinstance(error, HydraException | OmegaConfBaseException):
             traceback.print_exc()
             return FAULT
         return refuse("\n".join(problems) or _short(error))
@@ -228,7 +229,6 @@ def for_each_job(arguments: list[str]) -> list[str]:
     flags = [word for word in arguments if word in ("-m", "--multirun")]
     if not flags:
         return arguments
-    arguments = [*flags, *(word for word in arguments if word not in flags)]  # argparse takes no flag between the words
     parser = OverridesParser.create()
     parsed = {}
     for text in arguments:

@@ -3,10 +3,12 @@
 `override` is always one of Hydra's parsed overrides; `groups` maps each config group to its options.
 """
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from torchlite import stopping
 from torchlite.annotations import closest, fits, shown
 from torchlite.errors import UserError
 
@@ -20,7 +22,7 @@ ROOT_KEYS: dict[str, Any] = {  # with the type each must have
 }
 
 
-def wrong_roots(config: dict[str, Any], groups: Sequence[str]) -> list[str]:
+def wrong_roots(config: dict[str, Any], groups: Sequence[str], in_sweep: bool = False) -> list[str]:
     """What is wrong with the root keys, a line each."""
     problems = []
     problems += [f"{key}: this key is required." for key in ROOT_KEYS if key not in config]
@@ -35,12 +37,32 @@ def wrong_roots(config: dict[str, Any], groups: Sequence[str]) -> list[str]:
     for group in groups:
         if not isinstance(config.get(group), dict):
             problems.append(f"{group}: an option is required; `--help` lists them.")
+    if in_sweep and config.get("resume") not in (None, "auto"):
+        problems.append(f"resume={config['resume']}: a sweep's jobs go on by themselves; leave it out, or -m.")
     name = config.get("name")
     if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
         problems.append(
             f"name={name}: letters, digits, `.`, `_` and `-` only, at most 100, since it names a directory."
         )
     return problems
+
+
+def words_first(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> list[str]:
+    """The words of a command line before its flags: argparse reads words on one side of a flag alone.
+
+    Raises:
+        UserError: a flag that the parser does not know, or one without its value.
+    """
+
+    def refuse(message: str) -> NoReturn:
+        raise UserError(f"{message}; `python train.py --hydra-help` lists the flags.")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    flags = list(arguments)
+    words = parser.parse_intermixed_args(arguments).overrides
+    for word in words:
+        flags.remove(word)
+    return [*words, *flags]
 
 
 def unreadable(text: str) -> str:
@@ -114,7 +136,8 @@ def _addable(override: Any, node: Any) -> str | None:
     target = node.get("_target_") if isinstance(node, dict) else None
     if not isinstance(target, str):
         return None
-    from torchlite.build import locate, signature  # brings torch
+    with stopping.loading():
+        from torchlite.build import locate, signature  # brings torch
 
     try:
         takes = override.key_or_group.rpartition(".")[2] in signature(locate(target))

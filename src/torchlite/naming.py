@@ -8,7 +8,7 @@ from typing import Any
 
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
 NOT_IDENTITY = (
-    *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates"),
+    *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates", "trainer.max_minutes"),
     *("data.num_workers", "data.in_memory", "data.memory_share", "data.start_method"),  # they change no bit
 )
 LOGGERS = ("ProgressBar", "TensorBoard", "Histograms", "MLflow")
@@ -16,19 +16,30 @@ LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in LOGGERS]
 
 
 def identity_of(config: dict[str, Any]) -> str:
-    """12 hex digits over a resolved config less `NOT_IDENTITY` and the callbacks that only log."""
-    config = _canonical(config)  # a copy
+    """12 hex digits over what a resolved config computes."""
+    text = json.dumps(computed(config), sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def computed(config: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a config less `NOT_IDENTITY` and the callbacks that only log.
+
+    Raises AttributeError, KeyError or TypeError for what has not the shape of a config.
+    """
+    copied: dict[str, Any] = _canonical(config)
     for key in NOT_IDENTITY:
         *parents, last = key.split(".")
-        node: Any = config
+        node: Any = copied
         for parent in parents:
             node = node.get(parent) or {}
-        node.pop(last, None)
-    for name, node in list((config["callbacks"] or {}).items()):
-        if node is None or (isinstance(node, dict) and _names_logger(node.get("_target_"))):
-            del config["callbacks"][name]
-    text = json.dumps(config, sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+        if key == "trainer.max_minutes" and last in node:
+            node[last] = None  # as if none had been set; identities were given with this key in them
+        else:
+            node.pop(last, None)
+    for name, child in list((copied["callbacks"] or {}).items()):
+        if child is None or (isinstance(child, dict) and _names_logger(child.get("_target_"))):
+            del copied["callbacks"][name]
+    return copied
 
 
 def _names_logger(target: Any) -> bool:

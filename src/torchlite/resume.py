@@ -13,7 +13,7 @@ from typing import Any
 from torchlite import checkpoint, config, provenance, record
 from torchlite.config import Composed
 from torchlite.errors import MachineError, UserError
-from torchlite.naming import NOT_IDENTITY
+from torchlite.naming import NOT_IDENTITY, computed
 from torchlite.progress import is_whole
 
 log = logging.getLogger("torchlite")
@@ -66,9 +66,10 @@ def facts(directory: Path) -> dict[str, Any] | None:
         found |= json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found["config"], dict):
             raise TypeError("its config is none")
+        computed(found["config"])
         kept = ("config", "options", "overrides", "name", "identity", "choices", "code", "num_threads")
         return {name: {"num_threads": None, **found}[name] for name in kept}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}); start the run again without resume.") from error
 
 
@@ -77,11 +78,9 @@ def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
 
     Raises UserError naming what differs.
     """
-    how = {key.split(".")[-1] for key in NOT_IDENTITY}
-    typed = [word for word in composed.overrides if word.lstrip("+").partition("=")[0].split(".")[-1] not in how]
-    if not typed:
+    if {word.lstrip("+").partition("=")[0] for word in composed.overrides} <= set(NOT_IDENTITY):
         return config.recorded(saved, composed)
-    differences = list(_differences(saved["config"], composed.record, ""))
+    differences = list(_differences(computed(saved["config"]), computed(composed.record), ""))
     if not differences:
         return composed
     shown = "; ".join(differences[:5]) + ("; …" if len(differences) > 5 else "")
@@ -95,12 +94,7 @@ def _differences(then: Any, now: Any, path: str) -> list[str]:
     if isinstance(then, dict) and isinstance(now, dict):
         keys = [*then, *(key for key in now if key not in then)]
         names = {key: f"{path}.{key}" if path else key for key in keys}
-        return [
-            line
-            for key in keys
-            if names[key] not in NOT_IDENTITY
-            for line in _differences(then.get(key), now.get(key), names[key])
-        ]
+        return [line for key in keys for line in _differences(then.get(key), now.get(key), names[key])]
     return [] if then == now else [f"{path} was {json.dumps(then)}, is {json.dumps(now)}"]
 
 
@@ -120,11 +114,11 @@ def state(directory: Path, file: Path | None, then: dict[str, Any]) -> dict[str,
     if not is_whole(saved):
         raise UserError(f"{shown} holds weights but nothing to go on from; to start from them: model.weights={shown}")
     try:
-        own = json.loads(saved["config"])
-    except ValueError:
+        own = computed(json.loads(saved["config"]))
+    except (ValueError, KeyError, TypeError, AttributeError):  # no config at all
         own = None
-    # Where data lay may differ, and what it was is checked once it is read; a limit of the machine's may have been lifted
-    differences = [line for line in _differences(then, own, "") if not line.startswith(("data", "trainer.max_minutes"))]
+    # Where data lay may differ, and what it was is checked once it is read
+    differences = [line for line in _differences(computed(then), own, "") if not line.startswith("data")]
     if differences:
         raise UserError(f"{shown} is the checkpoint of another run than {directory}: {'; '.join(differences[:3])}.")
     return saved

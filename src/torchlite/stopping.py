@@ -6,9 +6,10 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from torchlite.errors import INTERRUPTED, TERMINATED, WAITING
@@ -70,6 +71,39 @@ def at_once() -> Iterator[None]:
     """While this holds, SIGINT, SIGTERM and SIGUSR1 raise Stopped, and a second one ends the process within seconds."""
     with _second_ends(), _First(at_once=True).installed():
         yield
+
+
+def ended(command: Callable[[], int]) -> int:
+    """The exit code of a command, or of the signal that ended it, which is said in a line."""
+    try:
+        with at_once():
+            return command()
+    except Stopped as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return stopped.code
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """While this holds, a signal ends the process with a line: for imports before there is anything to lose.
+
+    What a signal raises in the midst of an import may be caught by what is imported, or land where Python drops it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _end) for number in EXIT_CODES}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    name = signal.Signals(number).name
+    os.write(2, f"stopped: {name} received, before anything was started\n".encode())
+    os._exit(EXIT_CODES[signal.Signals(number)])
 
 
 def raise_if_noted() -> None:

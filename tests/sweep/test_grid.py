@@ -58,6 +58,8 @@ def test_a_typed_word_wins_over_the_files() -> None:
         ("{list: [a=1]}", "sweep.list"),
         ("{join: {a: 1}}", "sweep.join"),
         ("{join: [{zip: []}]}", "sweep.join[0].zip"),
+        ("{join: [{product: {a: [1]}}, {}]}", "sweep.join[1]: this part lists nothing"),
+        ("{join: [{product: }]}", "sweep.join[0]: this part lists nothing"),
         ("{product: {a: 'choice('}}", "a=choice("),
         ("{product: {a: 'interval(0,1)'}}", "interval"),
     ],

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from tests.conftest import Typed
 
@@ -54,7 +57,13 @@ def test_each_record_names_its_own_choice(typed: Typed, tmp_path: Path) -> None:
         choice = facts["options"]["model"]
         assert path.name.startswith(choice) or f"_{choice}" in path.name
         assert f"model={choice}" in facts["overrides"] and facts["command"].startswith("python train.py -m")
-        assert facts["config"]["model"]["_target_"].endswith({"mlp": "MLP", "small_cnn": "SmallCNN"}[choice])
+        target = f"torchlite.models.{ {'mlp': 'MLP', 'small_cnn': 'SmallCNN'}[choice] }"
+        shown = EventAccumulator(str(path / "tensorboard")).Reload().SummaryMetadata("_hparams_/session_start_info")
+        hparams = HParamsPluginData.FromString(shown.plugin_data.content).session_start_info.hparams
+        said = [facts["config"], yaml.safe_load((path / "config.yaml").read_text())]
+        said.append(json.loads(torch.load(path / "checkpoints" / "best.pt", weights_only=True)["config"]))
+        assert [made["model"]["_target_"] for made in said] == [target] * 3
+        assert hparams["model._target_"].string_value == target
 
 
 def test_lists_and_lists_of_choices_are_told_apart(typed: Typed, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Jobs in processes of their own: failures, kills, signals, several launches, several jobs at a time."""
 
+import getpass
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from tests.conftest import ROOT, USER_ENVIRONMENT, Typed
 from tests.runs import BASE, assert_same_run, result
 from torchlite.errors import UserError
-from torchlite.sweep import slots
+from torchlite.sweep import processes, slots
 
 LONG = tuple(word for word in BASE if "max_epochs" not in word)
 
@@ -28,7 +30,8 @@ def jobs(tmp_path: Path, name: str = "s") -> dict[str, Path]:
 def launch(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
     """A sweep in a process group of its own."""
     command = [sys.executable, str(ROOT / "train.py"), "-m", *words]
-    environment = {**USER_ENVIRONMENT, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, [str(ROOT), USER_ENVIRONMENT.get("PYTHONPATH")]))
+    environment = {**USER_ENVIRONMENT, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -42,7 +45,7 @@ def launch(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
 
 def wait_for_metrics(tmp_path: Path, runs: int = 1) -> None:
     """Until so many jobs train."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if sum(bool(path.read_text()) for path in tmp_path.rglob("metrics.jsonl")) >= runs:
             return
@@ -123,19 +126,61 @@ def test_a_second_signal_ends_a_sweep_within_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path) -> None:
-    """C10: the launcher alone is killed with -9; its job stops by itself, and the same command goes on."""
-    words = [*LONG, "trainer.max_epochs=60", "trainer.save_every_updates=3", "seed=0,1"]
+def test_a_killed_sweep_leaves_no_job_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C10: the launcher alone is killed with -9 during the third of four jobs; that job stops by itself, and goes on with the
+    same command, after which nothing of the killed sweep is left in the machine's temporary folder either.
+    """
+    temporary = tempfile.mkdtemp(dir="/tmp")
+    monkeypatch.setitem(USER_ENVIRONMENT, "TMPDIR", temporary)
+    words = [*LONG, "trainer.max_epochs=15", "trainer.save_every_updates=5", "seed=0,1,2,3"]
     process = launch(tmp_path, *words, "name=s")
-    wait_for_metrics(tmp_path)
+    wait_for_metrics(tmp_path, runs=3)
     process.kill()
     process.communicate()
+    runs = [path for _, path in sorted(jobs(tmp_path).items())]
+    before = [(run / "result.json").stat().st_mtime_ns for run in runs[:2]]
+    assert any(name.startswith("torchlite-sweep-") for name in os.listdir(temporary))
     again, straight = launch(tmp_path, *words, "name=s"), launch(tmp_path, *words, "name=straight")
     assert again.communicate(timeout=120) and straight.communicate(timeout=120)
     assert again.returncode == straight.returncode == 0
-    pairs = zip(sorted(jobs(tmp_path).items()), sorted(jobs(tmp_path, "straight").items()), strict=True)
-    for (_, one), (_, other) in pairs:
-        assert_same_run(one, other)
+    assert set(os.listdir(temporary)) <= {f"torchinductor_{getpass.getuser()}"}  # a cache of torch's
+    shutil.rmtree(temporary)
+    assert [(run / "result.json").stat().st_mtime_ns for run in runs[:2]] == before
+    assert "going on after update" in (runs[2] / "train.log").read_text()
+    for run, (_, other) in zip(runs, sorted(jobs(tmp_path, "straight").items()), strict=True):
+        assert_same_run(run, other)
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_fork_server_is_killed_says_so_and_goes_on_later(tmp_path: Path) -> None:
+    """C10"""
+    words = [*LONG, "trainer.max_epochs=60", "seed=0,1", "hydra/launcher=local", "name=s"]
+    process = launch(tmp_path, *words)
+    wait_for_metrics(tmp_path, runs=2)
+    runs = [path.parent for path in (tmp_path / "outputs").rglob("result.json")]
+    (server,) = {int(Path(f"/proc/{result(run)['process']}/stat").read_text().split()[3]) for run in runs}
+    os.kill(server, signal.SIGKILL)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "the same command goes on" in errors, out + errors
+    assert len(errors.splitlines()) == 1 and out.count("cut off") == 4, out + errors  # at once, and in the summary
+    again = launch(tmp_path, *words)
+    out, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, out + errors
+    assert [result(run)["status"] for run in runs] == ["finished"] * 2
+    assert all("going on after update" in (run / "train.log").read_text() for run in runs)
+
+
+def test_folders_that_killed_sweeps_left_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        Path(folder, "torchlite-sweep-left", "some").mkdir(parents=True)
+        Path(folder, "torchlite-gpus").mkdir()
+        made = [processes.scratch.__wrapped__() for _ in range(2)]  # the first is in use
+        assert set(Path(folder).iterdir()) == {*made, Path(folder, "torchlite-gpus")}
+        monkeypatch.setattr(tempfile, "tempdir", f"{folder}/{'long' * 20}")
+        far = processes.scratch.__wrapped__()
+        assert far.is_dir() and len(str(far)) < 90  # room for a socket
+        far.rmdir()
 
 
 @pytest.mark.slow

@@ -109,6 +109,14 @@ def test_a_sweep_file_needs_m(typed: Typed, tmp_path: Path) -> None:
     assert done.code == 2 and "add -m" in done.stderr and not list(tmp_path.iterdir())
 
 
+def test_a_sweep_goes_on_by_itself_and_never_elsewhere(typed: Typed, tmp_path: Path) -> None:
+    done = typed("-m", *BASE, "seed=0,1", "resume=outputs/digits-mlp/a")
+    assert done.code == 2 and done.stderr.startswith("resume=outputs/digits-mlp/a: "), done.text
+    assert len(done.text.splitlines()) == 1 and not list(tmp_path.iterdir())
+    done = typed("-m", *BASE, "seed=0,1", "resume=auto", "dry_run=true")
+    assert done.code == 0 and "2 jobs in outputs/digits-mlp: 2 new" in done.stdout, done.text
+
+
 def test_missing_data_is_said_once_before_the_first_job(typed: Typed, tmp_path: Path) -> None:
     done = typed("-m", "data=image_folder", "data.num_classes=2", f"data.root={tmp_path}/nowhere", "seed=0,1,2")
     assert done.code == 2 and done.stderr.count("nowhere") == 1, done.stderr

@@ -2,26 +2,20 @@
 
 from typing import Any
 
-from torchlite.callbacks.hooks import Callback
+from torchlite.callbacks.tensorboard import EventFiles
 
 
-class Histograms(Callback):
+class Histograms(EventFiles):
     """Writes a histogram of every weight and gradient to TensorBoard at the end of every few epochs.
 
     Args:
         every_epochs: epochs between two histograms, >= 1.
     """
 
+    suffix = ".histograms"
+
     def __init__(self, every_epochs: int = 1) -> None:
         self.every_epochs = every_epochs
-        self.writer: Any = None
-
-    def on_fit_begin(self, trainer: Any) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        done = trainer.progress.update
-        directory = str(trainer.record.directory / "tensorboard")
-        self.writer = SummaryWriter(directory, purge_step=done + 1 if done else None, filename_suffix=".histograms")
 
     def on_epoch_end(self, trainer: Any) -> None:
         if trainer.progress.epoch % self.every_epochs:
@@ -30,8 +24,3 @@ class Histograms(Callback):
             self.writer.add_histogram(f"weights/{name}", parameter.detach().cpu(), trainer.progress.update)
             if parameter.grad is not None:
                 self.writer.add_histogram(f"gradients/{name}", parameter.grad.cpu(), trainer.progress.update)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None

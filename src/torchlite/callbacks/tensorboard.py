@@ -1,6 +1,8 @@
 """TensorBoard: every logged number, pictures of what goes in and of what goes wrong, and the HPARAMS tab."""
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,46 @@ SMALLEST = 64  # pixels, the side of an image in a grid
 NOT_SHOWN = ("name", "data_dir", "resume", "dry_run", "fail_fast")  # in the HPARAMS tab: they change no result
 
 
-class TensorBoard(Callback):
+class EventFiles(Callback):
+    """Has a `writer` to `<run directory>/tensorboard`; a resumed run finds there what its checkpoint counts, and no more.
+
+    TensorBoard's own way, a mark from which update on older events do not hold, cannot tell what was written of an update
+    before its checkpoint from what was written after, and takes away what another file of the same attempt holds.
+    """
+
+    suffix: str  # of the files' names, which are this callback's alone
+    writer: Any = None
+    sizes: dict[str, int] | None = None  # bytes of each file at the checkpoint
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder = trainer.record.directory / "tensorboard"
+        if self.sizes is not None:
+            for path in self._files():
+                if path.name in self.sizes:
+                    os.truncate(path, min(self.sizes[path.name], path.stat().st_size))
+                else:
+                    path.unlink()
+        self.writer = SummaryWriter(str(self.folder), filename_suffix=self.suffix)
+
+    def _files(self) -> list[Path]:
+        return list(self.folder.glob(f"*{self.suffix}"))
+
+    def state_dict(self) -> dict[str, Any]:
+        self.writer.flush()
+        return {"sizes": {path.name: path.stat().st_size for path in self._files()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.sizes = state.get("sizes")
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+
+class TensorBoard(EventFiles):
     """Writes to `<run directory>/tensorboard`; the x-axis is the applied update.
 
     Scalars under the names of metrics.jsonl, a grid of augmented training images, a grid of validation images that the best
@@ -22,17 +63,10 @@ class TensorBoard(Callback):
         num_images: images in each grid; 0 writes none.
     """
 
+    suffix = ".curves"
+
     def __init__(self, num_images: int = 32) -> None:
         self.num_images = num_images
-        self.writer: Any = None
-
-    def on_fit_begin(self, trainer: Any) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        done = trainer.progress.update
-        self.writer = SummaryWriter(
-            str(trainer.record.directory / "tensorboard"), purge_step=done + 1 if done else None
-        )
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
         from torch.utils.tensorboard.summary import scalar
@@ -63,11 +97,6 @@ class TensorBoard(Callback):
             self.writer.file_writer.add_summary(summary)
         for name, value in final.items():
             self.writer.add_scalar(name, value, update)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
 
 
 def shown(trainer: Any, images: Tensor) -> Tensor:

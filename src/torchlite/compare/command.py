@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from torchlite.errors import DONE, FAULT, INTERRUPTED, MISTAKE, UserError
+from torchlite import stopping
+from torchlite.errors import DONE, FAULT, MISTAKE, UserError
 
 EXAMPLES = """examples:
   python compare.py outputs/NAME                                       every run below, seeds folded
@@ -85,15 +86,14 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # nobody reads any more (`| head`)
         sys.stderr.close()
         return DONE
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except Exception:
         traceback.print_exc()
         return FAULT
 
 
 def _diff(asked: argparse.Namespace) -> int:
-    from torchlite.compare import difference
+    with stopping.loading():
+        from torchlite.compare import difference
 
     if asked.runs:
         raise UserError(f"--diff takes two runs and no more; leave out {' '.join(asked.runs)}.")
@@ -108,10 +108,11 @@ def _diff(asked: argparse.Namespace) -> int:
 def _compare(asked: argparse.Namespace) -> int:
     if not asked.runs:
         raise UserError("compare.py: name what to compare: python compare.py outputs/NAME (or --help).")
-    from rich.console import Console
+    with stopping.loading():
+        from rich.console import Console
 
-    from torchlite.compare import table
-    from torchlite.compare.report import Asked, NothingToCompare, report
+        from torchlite.compare import table
+        from torchlite.compare.report import Asked, NothingToCompare, report
 
     by = [key.strip() for key in asked.by.split(",") if key.strip()]
     wanted = Asked(asked.where, by, asked.metric, asked.better, asked.baseline, asked.sort, asked.reverse)

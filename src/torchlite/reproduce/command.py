@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from torchlite import stopping
 from torchlite.errors import UserError, refuse
 
 DESCRIPTION = "Repeat a run, a sweep or an entry of experiments/ from its record, and say whether it is the same."
@@ -15,12 +16,14 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     try:
         if options.audit:
-            from torchlite.reproduce import audit
+            with stopping.loading():
+                from torchlite.reproduce import audit
 
             return audit.main(options)
         if len(options.run) != 1:
             raise UserError("name one run, sweep or entry of experiments/; words of a config go with --audit.")
-        from torchlite.reproduce import repetition
+        with stopping.loading():
+            from torchlite.reproduce import repetition
 
         return repetition.repeat(options)
     except UserError as error:

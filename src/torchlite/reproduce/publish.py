@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchlite import provenance, record
+from torchlite import provenance, record, stopping
 from torchlite.errors import DONE, UserError, refuse
 
 LEDGER = provenance.SOURCE.parents[1] / "experiments"
@@ -34,8 +34,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def publish(run: str, name: str, question: str, ledger: Path, replace: bool) -> Path:
     """The folder of the new entry. Raises UserError for what cannot be repeated, or must not be read by others."""
-    from torchlite.reproduce import cleaning, entry, pages
-    from torchlite.reproduce.records import found, read
+    with stopping.loading():
+        from torchlite.reproduce import cleaning, entry, pages
+        from torchlite.reproduce.records import found, read
 
     if not NAME.fullmatch(name):
         raise UserError(f"{name}: the name of an entry is made of small letters, digits, - and _, at most 61.")

@@ -13,15 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchlite import config, machine, run
-from torchlite.build import only_logs
-from torchlite.callbacks import ProgressBar
-from torchlite.check import locate
-from torchlite.config import Composed
-from torchlite.errors import DONE, FAULT, MachineError, UserError, printable, refuse
-from torchlite.record import Record
-from torchlite.reproduce.records import Past, read
+from torchlite import stopping
 from torchlite.stopping import Stopped, at_once
+
+with stopping.loading():
+    from torchlite import config, machine, run
+    from torchlite.build import only_logs
+    from torchlite.callbacks import ProgressBar
+    from torchlite.check import locate
+    from torchlite.config import Composed
+    from torchlite.errors import DONE, FAULT, MachineError, UserError, printable, refuse
+    from torchlite.record import Record
+    from torchlite.reproduce.records import Past, read
 
 WATCH = "repetition"  # the name of the callback that is added
 
@@ -37,13 +40,14 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--trust", action="append", default=[])
     options = parser.parse_args(words)
     try:
-        past = read(options.record)
-        past.facts["config"]["callbacks"][WATCH] = watch(past, options.updates)
-        composed = as_recorded(past, options.data_dir, tuple(options.trust))
-        trainer, task = run.check(composed)
-        words_of = run.words_of(composed)
-        with at_once(), Record(options.directory, composed.record, words_of).hold() as rec, rec.open():
-            run.train(composed, trainer, task, rec, chosen=chosen(past, options.num_threads))
+        with at_once():
+            past = read(options.record)
+            past.facts["config"]["callbacks"][WATCH] = watch(past, options.updates)
+            composed = as_recorded(past, options.data_dir, tuple(options.trust))
+            trainer, task = run.check(composed)
+            words_of = run.words_of(composed)
+            with Record(options.directory, composed.record, words_of).hold() as rec, rec.open():
+                run.train(composed, trainer, task, rec, chosen=chosen(past, options.num_threads))
     except UserError as error:
         return refuse(error)
     except Stopped as stopped:

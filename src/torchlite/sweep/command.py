@@ -76,14 +76,18 @@ def run_here(jobs: Sequence[Job], slots: Slots, fail_fast: bool, console: Consol
     """Run the jobs in processes of this machine and sum them up; the exit code."""
     stopping.raise_if_noted()  # some library may have swallowed it
     watcher = table.Watcher(jobs, console, slots.num_jobs)
-    signals = local.Runner(jobs, slots, fail_fast, watcher).run()
+    runner = local.Runner(jobs, slots, fail_fast, watcher)
+    signals = runner.run()
+    if runner.is_lost:
+        said = "the process that jobs are forked from was killed, maybe because memory ran out"
+        print(f"{said}: jobs at work save and stop, and the same command goes on", file=sys.stderr, flush=True)
     if signals:
         print("the sweep was stopped; the same command goes on", file=sys.stderr, flush=True)
         code = {**EXIT_CODES, signal.SIGHUP: 129}[signal.Signals(signals[0])]
         if len(signals) > 1:  # somebody is in a hurry
             os._exit(code)
     table.summary(jobs, console)
-    return code if signals else exit_code(jobs)
+    return code if signals else FAULT if runner.is_lost else exit_code(jobs)
 
 
 def _launch_elsewhere(launcher: Launcher, jobs: Sequence[Job]) -> int | None:

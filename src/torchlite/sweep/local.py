@@ -17,7 +17,7 @@ from torchlite.errors import DONE
 from torchlite.record import FAILED, FINISHED, STOPPED
 from torchlite.stopping import EXIT_CODES
 from torchlite.sweep import processes
-from torchlite.sweep.jobs import ELSEWHERE, RUNNING, Job
+from torchlite.sweep.jobs import CUT_OFF, ELSEWHERE, RUNNING, Job
 from torchlite.sweep.slots import Slot, Slots
 from torchlite.sweep.table import Watcher
 
@@ -47,12 +47,12 @@ class Runner:
         self.elsewhere: list[Job] = []
         self.running: list[_Started] = []
         self.signals: list[int] = []
-        self.has_failed = self.is_stopping = False
+        self.has_failed = self.is_stopping = self.is_lost = False  # lost: who should have said how jobs end was killed
         self.began = time.time()
 
     def run(self) -> list[int]:
         """Run them all; the signals that ended the sweep, if any did."""
-        with tempfile.TemporaryDirectory(prefix="torchlite-sweep-") as outputs, self._listening(), self.watcher.shown():
+        with tempfile.TemporaryDirectory(dir=processes.scratch()) as outputs, self._listening(), self.watcher.shown():
             context = processes.preload()
             while self.waiting or self.running or self.elsewhere:
                 self._reap()
@@ -84,7 +84,13 @@ class Runner:
                 output = outputs / job.composed.identity
                 environment = {**os.environ, **slot.environment}
                 process = context.Process(target=processes.job, args=(job.composed, environment, output))
-                process.start()
+                try:
+                    process.start()
+                except (OSError, EOFError):
+                    if not processes.server_is_gone():
+                        raise
+                    slot.give_back()
+                    return self._lose()
                 job.state, job.reason = RUNNING, ""
                 self.running.append(_Started(job, process, slot, output))
                 self.watcher.started(job)
@@ -98,7 +104,11 @@ class Runner:
             started.slot.give_back()
             code, job = started.process.exitcode, started.job
             status = job.result.get("status") if self._wrote_result(job) else None
-            if code == processes.BUSY:
+            if code == processes.LOST and processes.server_is_gone():
+                self._lose()
+                # Still at work, it saves and stops once this process is gone or has forgotten it
+                self._end(job, FINISHED if status == FINISHED else CUT_OFF)
+            elif code == processes.BUSY:
                 self._pass_on(job)
             elif code == DONE or status == FINISHED:
                 self._end(job, FINISHED)
@@ -113,6 +123,12 @@ class Runner:
                     ):
                         file.write(f"{processes.tail(started.output)}\n{job.reason}\n")
                 self._end(job, FAILED)
+
+    def _lose(self) -> None:
+        """Start no more."""
+        self.is_lost = True
+        self.waiting.clear()
+        self.elsewhere.clear()
 
     def _wrote_result(self, job: Job) -> bool:
         """Whether its result is of this launch, not of an earlier one."""

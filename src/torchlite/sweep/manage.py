@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torchlite import stopping
-from torchlite.errors import DONE, MISTAKE, UserError
+from torchlite.errors import DONE, UserError, refuse
 from torchlite.record import FINISHED, Record
 from torchlite.sweep import command, jobs, plan, table
 from torchlite.sweep.jobs import Job
@@ -22,15 +21,14 @@ from torchlite.sweep.slots import Slots
 def ended(command: Callable[[], int]) -> int:
     """The exit code of a command; a mistake of the user and a stop are said in a line."""
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # as in config.command
-    try:
-        with stopping.at_once():
+
+    def refused() -> int:
+        try:
             return command()
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return MISTAKE
-    except stopping.Stopped as stopped:
-        print(f"stopped: {stopped}", file=sys.stderr)
-        return stopped.code
+        except UserError as error:
+            return refuse(error)
+
+    return stopping.ended(refused)
 
 
 def status(name: str | None) -> int:

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 
-from torchlite import config
+from torchlite import config, stopping
 from torchlite.config import Composed
 from torchlite.data.cores import num_cores
 from torchlite.errors import UserError
@@ -60,7 +60,8 @@ def compose_all(master: DictConfig, arguments: Sequence[str], parts: dict[str, A
 
 def check_all(jobs: Sequence[Composed]) -> None:
     """Raise UserError with what is wrong with any job; jobs that differ in the seed alone are checked once."""
-    from torchlite import run  # brings torch, which no wrong word has to wait for
+    with stopping.loading():
+        from torchlite import run  # brings torch, which no wrong word has to wait for
 
     unlike = {json.dumps({**job.config, "seed": 0}, sort_keys=True, default=str): job for job in reversed(jobs)}
     kept = list(reversed(unlike.values()))
