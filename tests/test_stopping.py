@@ -254,3 +254,10 @@ def test_a_childs_signals_are_its_own(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         time.sleep(0.1)
     shutil.rmtree(tmp_path)  # alive
+
+
+def test_a_command_ends_without_a_last_search_for_garbage() -> None:
+    """Over all that torch brought it takes most of a second."""
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 1000)); import compare"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

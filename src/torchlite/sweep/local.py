@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
@@ -52,7 +51,7 @@ class Runner:
 
     def run(self) -> list[int]:
         """Run them all; the signals that ended the sweep, if any did."""
-        with tempfile.TemporaryDirectory(dir=processes.scratch()) as outputs, self._listening(), self.watcher.shown():
+        with self._listening(), self.watcher.shown():
             context = processes.preload()
             while self.waiting or self.running or self.elsewhere:
                 self._reap()
@@ -62,12 +61,12 @@ class Runner:
                     self._send(signal.SIGKILL)
                     return self.signals
                 self._look_elsewhere()
-                self._start(context, Path(outputs))
+                self._start(context)
                 self.watcher.draw([started.job for started in self.running])
                 time.sleep(POLL_SECONDS)
         return self.signals
 
-    def _start(self, context: Any, outputs: Path) -> None:
+    def _start(self, context: Any) -> None:
         while self.waiting:
             slot = self.slots.take()
             if slot is None:
@@ -81,7 +80,7 @@ class Runner:
             elif state == ELSEWHERE:
                 self._pass_on(job)
             else:
-                output = outputs / job.composed.identity
+                output = processes.output_of(job.directory)
                 environment = {**os.environ, **slot.environment}
                 process = context.Process(target=processes.job, args=(job.composed, environment, output))
                 try:
@@ -123,6 +122,7 @@ class Runner:
                     ):
                         file.write(f"{processes.tail(started.output)}\n{job.reason}\n")
                 self._end(job, FAILED)
+            started.output.unlink(missing_ok=True)
 
     def _lose(self) -> None:
         """Start no more."""

@@ -1,18 +1,14 @@
 """The processes of jobs: forked from a server that has imported everything once, each in a session of its own."""
 
 import contextlib
-import fcntl
-import functools
 import multiprocessing
 import os
 import select
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterable
-from multiprocessing import forkserver, resource_tracker, util
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +19,6 @@ from torchlite.stopping import EXIT_CODES, Stopped
 
 BUSY = 9  # a job's exit code when another process holds its directory
 LOST = 255  # what multiprocessing says of a process when the server that forked it is gone
-SCRATCH = "torchlite-sweep-"
-LONGEST = 64  # characters of a folder in which a socket, whose path may have 107, still finds room
 # Imported late by a run, or by torch in its first update
 USED_BY_RUNS = ("torch._dynamo", "torch.utils.tensorboard", "safetensors.torch", "numpy.random", "PIL.Image")
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -42,7 +36,6 @@ def preload(libraries: Iterable[str] = ()) -> Any:
     ]
     own = [name.removesuffix(".__init__") for name in sorted(rooms)]
     context.set_forkserver_preload(["__main__", __name__, "torchlite.run", *own, *USED_BY_RUNS, *libraries])
-    multiprocessing.current_process()._config["tempdir"] = str(scratch())  # type: ignore[attr-defined] # of its socket
     # What is sent to the whole process group is for this process, which tells the jobs. The mask is inherited: a job gets what
     # it was sent as soon as it can listen
     before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
@@ -60,31 +53,6 @@ def server_is_gone() -> bool:
     alive = select.poll()
     alive.register(forkserver._forkserver._forkserver_alive_fd, 0)  # type: ignore[attr-defined]
     return bool(alive.poll(0))
-
-
-@functools.cache
-def scratch() -> Path:
-    """This process's folder for what only lives as long as it does. What killed sweeps left of theirs is taken away first.
-
-    A sweep holds a lock on its folder itself, which goes with the process: a file in it could be gone before it is locked.
-    """
-    parent = tempfile.gettempdir()
-    parent = parent if len(parent) < LONGEST else "/tmp"
-    for left in Path(parent).glob(f"{SCRATCH}*"):
-        with contextlib.suppress(OSError):  # in use, or somebody else's
-            descriptor = os.open(left, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left)
-            finally:
-                os.close(descriptor)
-    while True:
-        made = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))
-        with contextlib.suppress(OSError):
-            fcntl.flock(os.open(made, os.O_RDONLY), fcntl.LOCK_EX)
-        if made.exists():  # else another sweep took it for one that was left
-            util.Finalize(None, shutil.rmtree, (made, True), exitpriority=-100)  # as multiprocessing does with its own
-            return made
 
 
 def job(composed: Composed, environment: dict[str, str], output: Path) -> None:
@@ -133,6 +101,11 @@ def reason(code: int | None, output: Path) -> str:
         return f"the process was killed by {name}{hint}; the same command goes on from its last checkpoint"
     lines = [line for line in tail(output).splitlines() if line.strip()]
     return lines[-1] if lines else f"the process ended with code {code}"
+
+
+def output_of(directory: Path) -> Path:
+    """Where the process of a job writes what is no log: beside its directory, since a machine tidies /tmp under long sweeps."""
+    return directory.with_name(f".{directory.name}-{os.getpid()}")
 
 
 def tail(output: Path, most: int = 4000) -> str:
