@@ -40,7 +40,7 @@ bench: $(STAMP)
 verify: $(STAMP)
 	$(VENV_PYTHON) reproduce.py experiments/digits_default --code here
 	@if [ -d data/FashionMNIST/raw ] && [ -d experiments/fashion_mnist_optimizers ]; then \
-	  $(VENV_PYTHON) reproduce.py experiments/fashion_mnist_optimizers --code here --data-dir data --allow-network; fi
+	  $(VENV_PYTHON) reproduce.py experiments/fashion_mnist_optimizers --code here --data-dir data; fi
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -37,12 +37,12 @@ def computed(config: dict[str, Any]) -> dict[str, Any]:
         else:
             node.pop(last, None)
     for name, child in list((copied["callbacks"] or {}).items()):
-        if child is None or (isinstance(child, dict) and _names_logger(child.get("_target_"))):
+        if child is None or (isinstance(child, dict) and names_logger(child.get("_target_"))):
             del copied["callbacks"][name]
     return copied
 
 
-def _names_logger(target: Any) -> bool:
+def names_logger(target: Any) -> bool:
     """Whether a target names a callback that only logs, be it by the path of its own file; nothing is imported."""
     return bool(re.fullmatch(rf"torchlite\.callbacks\.(\w+\.)?({'|'.join(LOGGERS)})", str(target)))
 

@@ -24,7 +24,7 @@ ALLOWED = {
         f"${{oc.env:TORCHLITE_DATA,{SECRET}}}",
         "--allow-env DEPLOY_KEY",
     ),
-    "a download": ("data.train", node("torchvision.datasets.MNIST", root=".", download=True), "--allow-network"),
+    "a download": ("data.train", node("torchlite.data.sources.Arrays", images=[], download=True), "--allow-network"),
     "a download in disguise": ("data.train.download", {"yes": False}, "--allow-network"),
     "a folder for downloads": ("model.cache_dir", "/tmp/cache", "--allow-network"),
     "published weights": ("model.pretrained", True, "--allow-network"),
@@ -68,6 +68,13 @@ def test_what_a_person_can_allow_is_named_with_the_option(
     said = refused(lambda facts: put(facts["config"], path, value))
     assert any(line.startswith(path) and f"add {option} if it may" in line for line in said.splitlines()), said
     assert checked(recorded, "--allow-network", "--allow-env", "DEPLOY_KEY")["seed"] == 0
+
+
+def test_a_published_set_is_downloaded_without_a_word(recorded: Path) -> None:
+    """It lies at a fixed address and is held to a checksum, and to the fingerprint in the record."""
+    published = node("torchvision.datasets.FashionMNIST", root=".", train=True, download=True)
+    change_facts(recorded, lambda facts: put(facts["config"], "data.train", published))
+    assert checked(recorded)["data"]["train"]["download"] is True
 
 
 @pytest.mark.parametrize("case", SECRETIVE)

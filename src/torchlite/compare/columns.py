@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from torchlite.errors import UserError
-from torchlite.naming import LOGGING_CALLBACKS, NOT_IDENTITY
+from torchlite.errors import UserError, printable
+from torchlite.naming import NOT_IDENTITY, names_logger
 
 Value = str | int | float | bool | None
 ABSENT = "–"  # shown where a run has no such key
@@ -42,7 +42,7 @@ def shown(value: Value) -> str:
     """As one types it: `null`, `true`, 0.001, text as it stands but for characters that a terminal would obey."""
     if not isinstance(value, str):
         return json.dumps(value)
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+    return printable(value)
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -63,9 +63,7 @@ def differing(runs: Sequence[Any]) -> list[str]:
     options = _ordered(run.options for run in runs)
     keys = _ordered(run.config for run in runs)
     typed = frozenset().union(*(run.typed for run in runs))
-    logging = {
-        key.rpartition(".")[0] + "." for run in runs for key, v in run.config.items() if v in LOGGING_CALLBACKS and v
-    }
+    logging = {key.rpartition(".")[0] + "." for run in runs for key, v in run.config.items() if names_logger(v)}
     found: list[str] = []
     explained: set[tuple[str, ...]] = set()
     for key in [*options, *(k for k in keys if k in typed), *(k for k in keys if k not in typed)]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torchlite import stopping
-from torchlite.errors import DONE, FAULT, MISTAKE, UserError
+from torchlite.errors import DONE, FAULT, UserError, printable, refuse
 
 EXAMPLES = """examples:
   python compare.py outputs/NAME                                       every run below, seeds folded
@@ -81,8 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _diff(asked) if asked.diff else _compare(asked)
     except UserError as error:
-        print(error, file=sys.stderr)
-        return MISTAKE
+        return refuse(error)
     except BrokenPipeError:  # nobody reads any more (`| head`)
         sys.stderr.close()
         return DONE
@@ -139,7 +138,7 @@ def _compare(asked: argparse.Namespace) -> int:
         _write(asked.html, lambda: page.page(found))
     for path in (asked.csv, asked.json, asked.png, asked.pdf, asked.html):
         if path and path != "-":
-            print(f"wrote {path}", file=sys.stderr)
+            print(printable(f"wrote {path}"), file=sys.stderr)
     return DONE
 
 
@@ -154,7 +153,7 @@ def _draw(found: object, name: str, suffix: str, axis: str) -> None:
     except OSError as error:
         raise UserError(f"{name} cannot be written: {error.strerror}.") from error
     for note in notes:
-        print(note, file=sys.stderr)
+        print(printable(note), file=sys.stderr)
 
 
 def _write(name: str, text: Callable[[], str]) -> None:

@@ -29,8 +29,11 @@ def before(past: Past, here: bool, num_threads: int) -> list[str]:
     lines += _package(first, then, now)
     lines += _machine(past, num_threads)
     kernels = sorted(name for name in {*then, *now} if KERNELS.match(name))
+    gone = [name for name in (*others, *kernels) if name in then and name not in now]
     for name in (*others, *kernels):
-        lines += _package(name, then, now)
+        lines += () if name in gone else _package(name, then, now)
+    if gone:
+        lines.append(f"packages: not here: {', '.join(gone)}")
     rest = [name for name in then if name in now and then[name] != now[name] and name not in (*PACKAGES, *kernels)]
     if rest:
         lines.append(f"packages: {len(rest)} more have another version, which compute nothing: {', '.join(rest[:5])}")

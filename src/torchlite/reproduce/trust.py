@@ -18,6 +18,9 @@ MOST_INTERPOLATIONS = 32  # in one config: references to references could fill t
 VARIABLE = re.compile(r"\$\{\s*oc\.env:\s*['\"]?([A-Za-z_]\w*)['\"]?\s*(,[^${}]*)?\}")
 OTHER = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.decode:\s*\0\s*\}")  # another key; a variable as a number
 ADDRESS = re.compile(r"://|^(hf[-_]hub:|hfds/|hfids/|tfds/)", re.I)
+PUBLISHED = re.compile(
+    r"torchvision\.datasets\.[A-Z]\w*"
+)  # sets that lie at fixed addresses and are held to a checksum
 FETCHES = ("download", "pretrained", "cache_dir", "hf_hub_id")  # arguments by which a library fetches something
 
 
@@ -109,10 +112,16 @@ def environment(config: Any) -> dict[str, bool]:
 
 
 def inside(value: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:
-    """(path, key, value) of a value and of all inside it; what is in a list has the key of the list."""
+    """(path, key, value) of a value and of all inside it; what is in a list has the key of the list.
+
+    Left out is that a published set of torchvision is to be downloaded.
+    """
     yield path, key, value
     if isinstance(value, dict):
+        published = PUBLISHED.fullmatch(str(value.get("_target_"))) is not None
         for name, item in value.items():
+            if published and name == "download" and item is True:
+                continue
             yield from inside(item, f"{path}.{name}" if path else str(name), str(name))
     elif isinstance(value, list):
         for index, item in enumerate(value):

@@ -16,7 +16,7 @@ from hydra_plugins.torchlite_sweep import Local
 from torchlite import config, stopping
 from torchlite.config import Composed
 from torchlite.data.cores import num_cores
-from torchlite.errors import DONE, FAULT, MISTAKE, WAITING, UserError
+from torchlite.errors import DONE, FAULT, WAITING, UserError, refuse
 from torchlite.record import FAILED, FINISHED, STOPPED
 from torchlite.stopping import EXIT_CODES
 from torchlite.sweep import jobs as sweep_jobs
@@ -30,8 +30,7 @@ def sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], part
     try:
         code = _sweep(master, launcher, arguments, parts)
     except UserError as error:
-        print(error, file=sys.stderr)
-        code = MISTAKE
+        code = refuse(error)
     except Exception:  # Hydra would shorten it
         traceback.print_exc()
         code = FAULT

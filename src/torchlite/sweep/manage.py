@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torchlite import stopping
-from torchlite.errors import DONE, UserError, refuse
+from torchlite.errors import DONE, UserError, printable, refuse
 from torchlite.record import FINISHED, Record
 from torchlite.sweep import command, jobs, plan, table
 from torchlite.sweep.jobs import Job
@@ -44,7 +44,7 @@ def status(name: str | None) -> int:
         try:
             found = jobs.of_sweep(path.parent)
         except UserError as error:
-            console.print(str(error), markup=False, soft_wrap=True)
+            console.print(printable(error), markup=False, soft_wrap=True)
             continue
         states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in found).items())
         shown.add_row(path.parent.name, str(len(found)), states, found[0].composed.command if found else "")
