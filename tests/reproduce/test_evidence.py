@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.reproduce.made import DIGESTS, METRICS, RESULT, STOPPED, changed, every, past
+from torchlite.reproduce.cleaning import thinned
 from torchlite.reproduce.verdict import Spread, judge
 
 
@@ -21,6 +22,17 @@ def test_runs_that_digest_other_updates_are_compared_where_both_do(tmp_path: Pat
     verdict = judge(past(tmp_path / "a", first, result=result), past(tmp_path / "b", second, result=result), None)
     assert (verdict.verdict, verdict.why) == ("identical", None)
     assert "of 45 updates digested in both" in verdict.compared
+
+
+def test_the_digests_that_an_entry_keeps_are_enough(tmp_path: Path) -> None:
+    result = {**RESULT, "updates": 450}
+    for count in (1, 7, 12):
+        new = past(tmp_path / "b", every(count, 450), result=result)
+        old = past(tmp_path / "a", thinned(new.digests), result=result)
+        assert judge(old, new, None).verdict == "identical"
+        assert judge(old, past(tmp_path / "c", every(count, 450)[:40], [], STOPPED), None, 24).verdict == "identical"
+    gone = [line for line in thinned(new.digests) if line["update"] != 60]
+    assert "nothing on update 60" in (judge(past(tmp_path / "d", gone, result=result), new, None).why or "")
 
 
 def test_of_some_updates_nothing_is_known_of_the_score(tmp_path: Path) -> None:
@@ -74,6 +86,12 @@ LACKING = {  # of the record, of the repetition, so many updates; and what is sa
     "no last weights": ({"digests": DIGESTS[:5]}, {}, None, "no weights of the last update, 4"),
     "no last weights in both": ({"digests": DIGESTS[:5]}, {"digests": DIGESTS[:5]}, None, "no weights of the last"),
     "a line is gone": ({"digests": DIGESTS[:2] + DIGESTS[3:]}, {}, None, "the record has nothing on update 2"),
+    "a line is gone later on": (
+        {"digests": [line for line in every(1, 45) if line["update"] != 30], "result": {**RESULT, "updates": 45}},
+        {"digests": every(1, 45), "result": {**RESULT, "updates": 45}},
+        None,
+        "the record has nothing on update 30",
+    ),
     "a line of the repetition": (
         {},
         {"digests": DIGESTS[:2] + DIGESTS[3:]},

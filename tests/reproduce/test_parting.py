@@ -62,9 +62,9 @@ GAPS = {  # what differs from update 21 on, of which every 10th is digested: whe
     "ids": ({"ids": "x", "images": "x", "loss": 9.0}, "the order of the samples"),
     "images": ({"images": "x", "loss": 9.0}, "augmentation"),
     "lr": ({"lr": 0.2}, "the schedule"),
-    "loss": ({"loss": 9.0}, "all that updates 20 to 30 do, as not every one is digested"),
+    "loss": ({"loss": 9.0}, "all that updates 20 to 30 do, as not each is digested: inputs, forward"),
     "grad_norm": ({"grad_norm": 9.0}, "the backward pass"),
-    "weights": ({"weights": "x"}, "all that updates 40 to 45 do, as not every one is digested"),
+    "weights": ({"weights": "x"}, "all that updates 40 to 45 do, as not each is digested: inputs, forward"),
 }
 
 

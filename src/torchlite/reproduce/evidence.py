@@ -1,9 +1,11 @@
 """What two records have to hold before they can be called the same: that nothing differs is said of what is there."""
 
+import math
 from collections.abc import Iterator
 
 from torchlite.digests import FIRST
 from torchlite.record import FINISHED
+from torchlite.reproduce.cleaning import DIGESTS_KEPT
 from torchlite.reproduce.parting import STAGES, key
 from torchlite.reproduce.records import Past
 
@@ -38,7 +40,7 @@ def _lacks(past: Past, new: Past, updates: int | None) -> Iterator[str]:
 
 
 def _undigested(who: str, run: Past, updates: int | None) -> Iterator[str]:
-    """What a record's own digests lack: the first updates, the last one, and the weights after that."""
+    """What a record's own digests lack: the first updates, what is kept of the rest, and the weights at the end."""
     made, last = run.result.get("updates"), max(run.digests)
     end = due = last if made is None else made
     if updates is not None:
@@ -47,8 +49,9 @@ def _undigested(who: str, run: Past, updates: int | None) -> Iterator[str]:
             yield f"{who} has only {made} updates"
     if last < due:
         yield f"digests.jsonl of {who} ends at update {last}, before {end}"
-    for update in range(min(FIRST, end) + 1):
-        if update not in run.digests:
+    step = max(1, math.ceil(last / DIGESTS_KEPT))  # an entry has no more than these
+    for update in (*range(min(FIRST, end) + 1), *range(step, end + 1, step)):
+        if update not in run.digests and (update <= FIRST or update % run.every == 0):
             yield f"digests.jsonl of {who} has nothing on update {update}"
     if updates is None and "weights" not in run.digests[last]:
         yield f"digests.jsonl of {who} has no weights of the last update, {last}"

@@ -95,8 +95,10 @@ def _stage(quantity: str, update: int, since: int | None, settled: int | None, e
         return f"the optimizer's step in update {since}, if the forward pass and the loss are the same"
     first = (
         1 if since is None else max(1, since + (settled == since))
-    )  # of the last that is the same, the step may differ
-    return f"all that updates {first} to {update} do, as not every one is digested: forward, backward, optimizer's step"
+    )  # the step of the last that is the same may differ
+    return (
+        f"all that updates {first} to {update} do, as not each is digested: inputs, forward, backward, optimizer's step"
+    )
 
 
 def first_metric(past: Past, new: Past) -> Parting | None:

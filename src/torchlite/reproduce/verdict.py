@@ -90,18 +90,18 @@ def judge(
         spread=spread,
         same_data=same_data,
         differences=list(differences),
-        compared=_compared(past, common, updates),
+        compared=_compared(past, new, common, updates),
         updates=len(common),
         repetition=str(new.directory),
     )
 
 
-def _compared(past: Past, common: list[int], updates: int | None) -> str:
+def _compared(past: Past, new: Past, common: list[int], updates: int | None) -> str:
     """What a verdict rests on."""
     if not common:
         return "metrics alone: it has no digests"
     count = sum(update > 0 for update in common)
-    total = past.result.get("updates", max(past.digests)) if updates is None else updates
+    total = updates or max(run.result.get("updates", max(run.digests)) for run in (past, new))
     what = ", metrics" if updates is None else f" of the first {updates} updates"
     thinned = f" ({count} of {total} updates digested in both)" if count < total else ""
     return f"order of samples, inputs, losses, gradients, weights{what}{thinned}"
