@@ -1,9 +1,12 @@
 """A recorded run to repeat, and a copy of the repository whose code a test may change."""
 
+import contextlib
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TextIO
 
 import pytest
 
@@ -34,6 +37,30 @@ def reproduce(tmp_path: Path) -> Callable[..., Finished]:
 
     def run(*words: object, cwd: Path | None = None, **environment: str) -> Finished:
         return run_script(ROOT / "reproduce.py", *map(str, words), cwd=cwd or tmp_path, **environment)
+
+    return run
+
+
+@pytest.fixture
+def repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Finished]:
+    """The same in this process, the run that it starts included: torch is imported once."""
+    from torchlite.reproduce import command, repetition, rerun
+
+    def start(words: list[str], env: object, stdout: TextIO | None) -> SimpleNamespace:
+        assert words[1:4] == ["-P", "-m", "torchlite.reproduce.rerun"]
+        with contextlib.redirect_stdout(stdout or sys.stdout):
+            return SimpleNamespace(returncode=rerun.main(words[4:]))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")  # as it will be, and not for the tests that follow
+    monkeypatch.setattr(repetition, "subprocess", SimpleNamespace(run=start))
+
+    def run(*words: object) -> Finished:
+        code = command.main([*map(str, words)])
+        captured = capsys.readouterr()
+        return Finished(code, captured.out, captured.err)
 
     return run
 

@@ -12,7 +12,6 @@ from PIL import Image
 from tests.conftest import ROOT
 from tests.repeats import WORDS, change_facts, run_script
 from tests.runs import the_run
-from torchlite.reproduce import command
 
 
 def repetition(folder: Path) -> Path:
@@ -38,8 +37,8 @@ def test_a_run_is_repeated_from_its_record_alone(reproduce: Any, recorded: Path,
     assert (verdict["verdict"], verdict["parting"], verdict["updates"]) == ("identical", None, 35)
 
 
-def test_only_the_first_updates_are_checked(reproduce: Any, recorded: Path, tmp_path: Path) -> None:
-    done = reproduce(recorded, "--updates", "5", "--json")
+def test_only_the_first_updates_are_checked(repeated: Any, recorded: Path, tmp_path: Path) -> None:
+    done = repeated(recorded, "--updates", "5", "--json")
     assert done.code == 0, done.text
     (verdict,) = json.loads(done.stdout)
     assert verdict["verdict"] == "identical" and verdict["updates"] == 6 and verdict["now"] is None
@@ -113,89 +112,6 @@ def test_a_sweep_is_repeated_job_by_job(reproduce: Any, tmp_path: Path) -> None:
     assert done.code == 0, done.text
     assert [verdict["verdict"] for verdict in json.loads(done.stdout)] == ["identical", "identical"]
     assert "2 identical" in done.stderr
-
-
-# In this process, where nothing is run
-
-
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """`said("RUN", …)`: the exit code and what is printed, when the repetition itself is left out."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("torchlite.reproduce.repetition.start", lambda *_: 1)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        try:
-            code = command.main([str(word) for word in words])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
-def test_variables_that_the_config_needs_are_named_at_once(
-    said: Any, recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def change(facts: dict[str, Any]) -> None:
-        facts["config"]["data"]["root"] = "${oc.env:PHOTOS_OF_MINE}/${oc.env:SECOND_PLACE}"
-        facts["config"]["data_dir"] = "${oc.env:TORCHLITE_DATA,./data}"
-
-    change_facts(recorded, change)
-    words = (recorded, "--allow-env", "PHOTOS_OF_MINE", "--allow-env", "SECOND_PLACE")
-    code, _, err = said(*words)
-    assert code == 2 and "PHOTOS_OF_MINE, SECOND_PLACE" in err and "TORCHLITE_DATA" not in err
-    monkeypatch.setenv("PHOTOS_OF_MINE", "x")
-    monkeypatch.setenv("SECOND_PLACE", "y")
-    code, out, _ = said(*words)
-    assert code == 1 and "environment: PHOTOS_OF_MINE is used" in out
-
-
-def test_what_differs_is_said_before_it_starts_the_likeliest_first(said: Any, recorded: Path) -> None:
-    def change(facts: dict[str, Any]) -> None:
-        facts["packages"] |= {
-            "torch": "2.1.0",
-            "numpy": "1.0",
-            "python": "3.9.0",
-            "rich": "1.0",
-            "nvidia-cudnn-cu13": "1",
-        }
-        facts["hardware"] |= {"cpu_capability": "AVX2", "cpu": "another"}
-        facts["choices"]["num_threads"] = 2
-
-    change_facts(recorded, change)
-    code, out, err = said(recorded, "--num-threads", "1")
-    assert code == 1 and "did not end well (exit code 1)" in err
-    lines = [line.strip() for line in out.splitlines()[1:]]
-    beginnings = ["packages: torch was 2.1.0", "hardware: cpu_capability was AVX2", "hardware: cpu was another"]
-    beginnings += ["threads: computed with 2", "packages: numpy was 1.0", "packages: python was 3.9.0"]
-    beginnings += [
-        "packages: nvidia-cudnn-cu13 was 1",
-        "packages: 1 more have another version, which compute nothing: rich",
-    ]
-    assert [line[: len(start)] for line, start in zip(lines, beginnings, strict=True)] == beginnings
-
-
-def test_a_device_that_is_not_here_is_said(said: Any, recorded: Path) -> None:
-    change_facts(recorded, lambda facts: facts["choices"].update(device="cuda:7"))
-    _, out, _ = said(recorded)
-    assert "hardware: it ran on cuda:7, which is not here" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["nowhere"], "nowhere: there is no such directory"),
-        (["."], ". holds no run"),
-        ([], "name one run"),
-        (["a", "b"], "name one run"),
-        (["nowhere", "--updates", "0"], "--updates 0: give a whole number above 0"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_a_line(said: Any, words: list[str], expected: str) -> None:
-    code, out, err = said(*words)
-    assert code == 2 and expected in err and len((out + err).splitlines()) == 1
 
 
 def test_help_names_the_exit_codes(reproduce: Any) -> None:

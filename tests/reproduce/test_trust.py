@@ -179,11 +179,11 @@ def test_weights_that_are_a_program_are_not_opened(
         assert done.code == 2 and "evil.pth" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_checkpoints_in_a_record_are_not_opened(reproduce: Any, recorded: Path, tmp_path: Path) -> None:
+def test_checkpoints_in_a_record_are_not_opened(repeated: Any, recorded: Path, tmp_path: Path) -> None:
     """O03: a repetition begins from nothing."""
     for path in (recorded / "checkpoints").iterdir():
         a_pickle(path)
-    done = reproduce(recorded, "--code", "here", "--updates", "2")
+    done = repeated(recorded, "--code", "here", "--updates", "2")
     assert done.code == 0 and "identical" in done.stdout, done.text
     assert not (tmp_path / "pwned").exists()
 
@@ -273,9 +273,9 @@ def test_floors_of_libraries_with_known_holes_are_stated() -> None:
     assert "torch 2.10" in (ROOT / "README.md").read_text()
 
 
-def test_json_of_a_refusal_is_no_verdict(recorded: Path, reproduce: Any) -> None:
+def test_json_of_a_refusal_is_no_verdict(recorded: Path, repeated: Any) -> None:
     change_facts(recorded, lambda facts: put(facts["config"], "model", node("os.system", command=PWNED)))
-    done = reproduce(recorded, "--json")
+    done = repeated(recorded, "--json")
     assert done.code == 2 and done.stdout == ""
     with pytest.raises(ValueError):
         json.loads(done.stdout)

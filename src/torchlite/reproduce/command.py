@@ -7,8 +7,8 @@ from torchlite import stopping
 from torchlite.errors import UserError, refuse
 
 DESCRIPTION = "Repeat a run, a sweep or an entry of experiments/ from its record, and say whether it is the same."
-ENDING = """exit codes: 0 identical or equivalent, 3 different, 2 a mistake in what was typed or a record that is refused,
-1 a fault, 130 and 143 stopped.  The page docs/reproduce.md says what each verdict means."""
+ENDING = """exit codes: 0 identical or equivalent, 3 different or not known, 2 a mistake in what was typed or a record that
+is refused, 1 a fault, in one of several runs too, 130 and 143 stopped.  docs/reproduce.md says what each verdict means."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

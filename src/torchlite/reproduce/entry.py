@@ -1,6 +1,5 @@
 """An entry of the ledger as numbers: which jobs are seeds of one another, and what spread they have."""
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -8,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from torchlite.errors import UserError
-from torchlite.reproduce.records import Past
-from torchlite.reproduce.verdict import Spread, sampling_spread
+from torchlite.reproduce.records import Past, check_shape, plain_file, read_json
+from torchlite.reproduce.verdict import Spread, is_share, sampling_spread
 
 CONFIDENCE = 0.95  # that all jobs of an entry fall within their spreads when nothing but chance differs
+MOST_DEVIATIONS = 5.0  # that a score is as good within; for two seeds Student's t says 31, in which anything is
 NOT_SHOWN = ("seed", "name", "data_dir", "data.root", "dry_run", "resume", "fail_fast")  # of what tells groups apart
 
 
@@ -20,7 +20,19 @@ def groups(runs: Sequence[Past]) -> list[dict[str, Any]]:
     by_words: dict[str, list[Past]] = {}
     for past in runs:
         by_words.setdefault(words(past), []).append(past)
-    return [_group(typed, members, len(runs)) for typed, members in by_words.items()]
+    pooled, freedom = _pooled([_scores(members) for members in by_words.values()])
+    return [_group(typed, members, pooled, freedom, len(runs)) for typed, members in by_words.items()]
+
+
+def _scores(members: Sequence[Past]) -> list[float]:
+    return [past.scores[past.metric] for past in members]
+
+
+def _pooled(settings: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """The standard deviation of seeds over all settings, and the degrees of freedom it has; of single seeds (0.0, 0)."""
+    freedom = sum(len(scores) - 1 for scores in settings)
+    squares = sum((score - statistics.fmean(scores)) ** 2 for scores in settings for score in scores)
+    return math.sqrt(squares / freedom) if freedom else 0.0, freedom
 
 
 def words(past: Past) -> str:
@@ -29,54 +41,64 @@ def words(past: Past) -> str:
     return " ".join(typed)
 
 
-def _group(typed: str, members: list[Past], num_jobs: int) -> dict[str, Any]:
-    scores = [past.scores[past.metric] for past in members]
+def _group(typed: str, members: list[Past], pooled: float, freedom: int, num_jobs: int) -> dict[str, Any]:
+    scores = _scores(members)
     monitor = members[0].facts["config"]["trainer"]["monitor"]
-    mean = statistics.fmean(scores)
-    deviation = statistics.stdev(scores) if len(scores) > 1 else None
-    spread = _predicted(mean, deviation, members, num_jobs) if deviation is not None else sampling_spread(members[0])
+    spread = _predicted(members, pooled, freedom, num_jobs) if freedom else sampling_spread(members[0])
     return {
         "words": typed,
         "jobs": [past.directory.name for past in members],
         "seeds": [past.facts["config"]["seed"] for past in members],
-        "mean": mean,
-        "standard_deviation": deviation,
+        "mean": statistics.fmean(scores),
+        "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,
         "spread": None if spread is None else [spread.low, spread.high, spread.of],
         "val": statistics.fmean(past.result["best"].get(monitor, math.nan) for past in members),
         "seconds": statistics.fmean(past.result["seconds"] for past in members),
     }
 
 
-def _predicted(mean: float, deviation: float, members: list[Past], num_jobs: int) -> Spread:
-    """Where one more seed is to be expected, by Student's t; wide enough that all jobs together are within it at 95 %."""
+def _predicted(members: list[Past], pooled: float, freedom: int, num_jobs: int) -> Spread:
+    """Where one more seed of a setting is to be expected; wide enough for its own seeds, and for all jobs together at 95 %."""
     try:
         from scipy.stats import t
     except ImportError as error:
         raise UserError("the spread of seeds needs scipy: pip install 'torchlite[ledger]'") from error
-    count = len(members)
-    half = t.ppf(1 - (1 - CONFIDENCE) / (2 * num_jobs), count - 1) * deviation * math.sqrt(1 + 1 / count)
-    split = members[0].facts["data"].get("split") or {}
-    images = split.get(members[0].metric.partition("/")[0])
-    half = max(half, 1 / images if images else 0.0)  # seeds that happen to agree
-    return Spread(mean - half, mean + half, f"where one more of the {count} seeds is expected, {mean:.4f} ± {half:.4f}")
+    scores, metric = _scores(members), members[0].metric
+    mean, count = statistics.fmean(scores), len(scores)
+    half = t.ppf(1 - (1 - CONFIDENCE) / (2 * num_jobs), freedom) * pooled * math.sqrt(1 + 1 / count)
+    half = min(float(half), MOST_DEVIATIONS * pooled)
+    images = (members[0].facts["data"].get("split") or {}).get(metric.partition("/")[0])
+    least = max(1 / images if images else 0.0, *(abs(score - mean) for score in scores))  # seeds that happen to agree
+    half = max(half, least)
+    low, high = mean - half, mean + half
+    if all(is_share(metric, score) for score in scores):
+        low, high = max(0.0, low), min(1.0, high)
+    return Spread(low, high, f"where one more of the {count} seeds is expected, {mean:.4f} ± {half:.4f}")
 
 
 def spread(past: Past) -> Spread | None:
-    """The published spread for a job of an entry; None where the entry says nothing."""
-    for group in load(past.directory.parents[1])["groups"]:
-        if past.directory.name in group["jobs"] and group["spread"] is not None:
-            low, high, of = group["spread"]
-            return Spread(float(low), float(high), str(of))
+    """The published spread for a run; None for one that is in no entry, or where its entry says nothing."""
+    place = past.directory.resolve()
+    folder = place.parent.parent
+    if place.parent.name != "runs" or not (folder / "entry.json").is_file():
+        return None
+    for group in load(folder)["groups"]:
+        if place.name in group["jobs"] and group["spread"] is not None:
+            return Spread(*group["spread"])
     return None
 
 
 def load(directory: Path) -> dict[str, Any]:
-    """entry.json of an entry. Raises UserError for one that cannot be read."""
+    """entry.json of an entry. Raises UserError, naming file and key, for one that is damaged."""
     path = directory / "entry.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(group["jobs"], list) for group in found["groups"]):
-            raise ValueError("a group without jobs")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); publish the entry again.") from error
-    return dict(found)
+    found = read_json(plain_file(path))
+    check_shape(path, found, {"groups": [dict]})
+    for number, group in enumerate(found["groups"]):
+        check_shape(path, group, {"jobs": [str], "spread": (list, None)}, f"groups[{number}].")
+        match group["spread"]:
+            case None:
+                continue
+            case [int() | float(), int() | float(), str(text)] if text.isprintable():
+                continue
+        raise UserError(f"{path}: groups[{number}].spread is no [low, high, words]; publish the entry again.")
+    return found

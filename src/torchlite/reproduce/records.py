@@ -20,6 +20,41 @@ LARGEST = {".json": 64, ".jsonl": 256, ".patch": 64, ".py": 4}  # MB of a file t
 DEEPEST = 64  # objects and lists inside one another; a config has eight
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+HEX, WORD = re.compile(r"[0-9a-f]{1,128}"), re.compile(r"[\x20-\x7e]{1,200}")
+NUMBER = (int, float, None)
+SCORES = ({str: NUMBER}, None)
+# What is read of a record, as `has_shape` understands it; a key that ends in ? may be missing, one follows those it is in
+RUN: dict[str, Any] = {
+    "config": dict,
+    **{f"config.{group}": dict for group in GROUPS},
+    "config.callbacks": {str: (dict, None)},
+    "config.data_dir": str,
+    "config.seed": int,
+    "config.trainer.monitor": WORD,
+    "options": dict,
+    "overrides": [str],
+    "command?": (str, None),
+    "choices": dict,
+    "choices.num_threads": int,
+    "choices.device?": (WORD, None),
+    "code": dict,
+    "code.modules?": {str: dict},
+    "code.not_recorded?": ([str], None),
+    "data": dict,
+    "data.fingerprint?": (HEX, None),
+    "data.split?": (dict, None),
+    **{f"data.split.{part}?": int for part in ("train", "val", "test")},
+    "data.classes?": (list, None),
+    "data.data_dir?": (str, None),
+    "data.root?": (str, None),
+    "packages": {str: (str, None)},
+    "hardware": dict,
+    "hardware.gpus?": [str],
+}
+RESULT: dict[str, Any] = {"status": WORD, "best?": SCORES, "last?": SCORES, "test?": SCORES, "updates?": int}
+RESULT |= {"seconds?": (int, float), "not_deterministic?": [str]}
+DIGEST: dict[str, Any] = {"update": int, "every?": int, "ids?": HEX, "targets?": HEX, "images?": HEX, "weights?": HEX}
+DIGEST |= {"loss?": NUMBER, "grad_norm?": NUMBER, "lr?": NUMBER}
 
 
 @dataclass(frozen=True)
@@ -43,10 +78,8 @@ class Past:
     @functools.cached_property
     def modules(self) -> dict[str, str]:
         """The text of each module of the user's own that came with the record, `{"nets": "import torch…"}`."""
-        return {
-            name: _plain_file(self.directory / "modules" / f"{name}.py").read_text(encoding="utf-8")
-            for name in self.facts["code"].get("modules", {})
-        }
+        names = self.facts["code"].get("modules", {})
+        return {name: _text(plain_file(self.directory / "modules" / f"{name}.py")) for name in names}
 
     @functools.cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -61,6 +94,16 @@ class Past:
         for line in _lines(self.directory / "digests.jsonl"):
             found.setdefault(line["update"], {}).update(line)
         return found
+
+    @property
+    def every(self) -> int:
+        """Every how many updates one is digested."""
+        return max(1, self.digests.get(0, {}).get("every", 1))
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the data's content."""
+        return self.facts["data"].get("fingerprint")
 
     @property
     def metric(self) -> str:
@@ -91,44 +134,69 @@ def found(where: str) -> list[Path]:
 
 
 def read(directory: Path) -> Past:
-    """The record in a run directory. Raises UserError, naming the key, for one that is damaged or not what it claims."""
-    path = _plain_file(directory / "run.json")
-    facts, result = _json(path), _json(_plain_file(directory / "result.json"))
-    kinds = {"config": dict, "options": dict, "overrides": list, "choices": dict, "code": dict, "data": dict}
-    kinds |= {"packages": dict, "hardware": dict}
-    for key, kind in kinds.items():
-        if not isinstance(facts.get(key), kind):
-            raise UserError(f"{path}: {key} is missing or damaged, so the run cannot be repeated.")
+    """The record in a run directory. Raises UserError, naming file and key, for one that is damaged or not what it claims."""
+    path = plain_file(directory / "run.json")
+    facts, result = read_json(path), read_json(plain_file(directory / "result.json"))
+    check_shape(path, facts, RUN)
+    check_shape(directory / "result.json", result, RESULT)
     for key, pattern in WORDS.items():
         if not isinstance(facts.get(key), str) or not pattern.fullmatch(facts[key]):
             raise UserError(f"{path}: {key}={facts.get(key)!r} is no {key} that torchlite writes; refused.")
     code = facts["code"]
-    if code.get("commit") is not None and not (isinstance(code["commit"], str) and COMMIT.fullmatch(code["commit"])):
+    if code.get("commit") is not None and not has_shape(code["commit"], COMMIT):
         raise UserError(f"{path}: code.commit={code['commit']!r} is no commit; refused.")
-    _check_config(path, facts)
-    for name in code.get("modules", {}):
+    for name, module in code.get("modules", {}).items():
         if not MODULE.fullmatch(name):
             raise UserError(f"{path}: code.modules names {name!r}, which is no module; refused.")
+        check_shape(path, module, {"sha256": str}, f"code.modules.{name}.")
     if (directory / "modules").is_symlink():
         raise UserError(f"{directory / 'modules'} is a link; a run cannot be repeated from that.")
     for name in ("source.patch", "metrics.jsonl", "digests.jsonl"):
-        _plain_file(directory / name, may_be_missing=True)
-    return Past(directory, facts, result)
+        plain_file(directory / name, may_be_missing=True)
+    past = Past(directory, facts, result)
+    for number, line in enumerate(_lines(directory / "digests.jsonl"), 1):
+        check_shape(directory / "digests.jsonl", line, DIGEST, f"line {number}: ")
+    for number, line in enumerate(past.metrics, 1):
+        if not has_shape(line, {str: NUMBER}):
+            raise UserError(
+                f"{directory / 'metrics.jsonl'}: line {number} holds what is no number: the file is damaged."
+            )
+    _ = past.modules
+    return past
 
 
-def _check_config(path: Path, facts: dict[str, Any]) -> None:
-    """Raise UserError for a config without the parts that every run has."""
-    made = facts["config"]
-    whole = all(isinstance(made.get(group), dict) for group in GROUPS) and isinstance(made.get("data_dir"), str)
-    if not whole or "monitor" not in made["trainer"]:
-        raise UserError(f"{path}: config is damaged: each of {', '.join(GROUPS)} and data_dir have to be there.")
-    if not all(isinstance(word, str) for word in facts["overrides"]):
-        raise UserError(f"{path}: overrides is damaged: a list of words is wanted.")
-    if not isinstance(facts["choices"].get("num_threads"), int):
-        raise UserError(f"{path}: choices.num_threads is missing, so the run cannot be repeated.")
+def check_shape(path: Path, value: dict[str, Any], shapes: dict[str, Any], within: str = "") -> None:
+    """Raise UserError, naming file and key, where an object has not the shape that is written."""
+    for key, shape in shapes.items():
+        *parents, last = key.removesuffix("?").split(".")
+        holder = functools.reduce(lambda node, name: node.get(name) or {}, parents, value)
+        if last not in holder:
+            if key.endswith("?"):
+                continue
+            raise UserError(f"{path}: {within}{key} is missing, so the run cannot be repeated.")
+        if not has_shape(holder[last], shape):
+            found = json.dumps(holder[last])
+            shown = found if len(found) <= 40 else f"{found[:40]}…"
+            raise UserError(
+                f"{path}: {within}{key.removesuffix('?')} is damaged ({shown}), so the run cannot be repeated."
+            )
 
 
-def _plain_file(path: Path, may_be_missing: bool = False) -> Path:
+def has_shape(value: Any, shape: Any) -> bool:
+    """Whether a value of JSON is of a type, None, a pattern's text, `[…]` of such, `{str: …}` to such, or one of a tuple."""
+    if isinstance(shape, tuple):
+        return any(has_shape(value, one) for one in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(has_shape(item, shape[0]) for item in value)
+    if isinstance(shape, dict):
+        whole = isinstance(value, dict) and all(name.isprintable() for name in value)
+        return whole and all(has_shape(item, shape[str]) for item in value.values())
+    if isinstance(shape, re.Pattern):
+        return isinstance(value, str) and shape.fullmatch(value) is not None
+    return value is None if shape is None else isinstance(value, shape) and not isinstance(value, bool)
+
+
+def plain_file(path: Path, may_be_missing: bool = False) -> Path:
     """The path of a file that can be read whole, not of a link that leads to something else."""
     if path.is_symlink() or not (path.is_file() or may_be_missing and not path.exists()):
         raise UserError(
@@ -139,11 +207,24 @@ def _plain_file(path: Path, may_be_missing: bool = False) -> Path:
     return path
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> str:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from error
+
+
+def _parsed(path: Path, text: str, where: str = "") -> Any:
+    """What a text of JSON says; numbers that JSON does not have are null, as everywhere in a record."""
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}{where} cannot be read: {error}.") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file. Raises UserError for one that cannot be read."""
+    value = _parsed(path, _text(path))
     if not isinstance(value, dict):
         raise UserError(f"{path} is no record.")
     if _is_deep(value):
@@ -162,10 +243,8 @@ def _is_deep(value: Any) -> bool:
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from error
-    if not all(isinstance(line, dict) and isinstance(line.get("update"), int) and not _is_deep(line) for line in lines):
-        raise UserError(f"{path}: every line is an object with an `update`; this file is damaged.")
+    lines = [_parsed(path, line, f", line {number},") for number, line in enumerate(_text(path).splitlines(), 1)]
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or not has_shape(line.get("update"), int) or line["update"] < 0:
+            raise UserError(f"{path}: line {number} is no object with an `update`; this file is damaged.")
     return lines

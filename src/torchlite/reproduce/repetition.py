@@ -5,15 +5,20 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torchlite import record
-from torchlite.errors import DONE, FINDINGS, UserError, printable
-from torchlite.reproduce import code, differences, entry, trust
+from torchlite.errors import DONE, FAULT, FINDINGS, INTERRUPTED, TERMINATED, WAITING, UserError, printable, refuse
+from torchlite.reproduce import code, data, differences, entry, trust
 from torchlite.reproduce.records import Past, found, read
 from torchlite.reproduce.rerun import chosen
-from torchlite.reproduce.verdict import DIFFERENT, Spread, Verdict, judge, sampling_spread
+from torchlite.reproduce.verdict import DIFFERENT, NOT_KNOWN, Spread, Verdict, judge, sampling_spread
+
+FAILED = "failed"  # in place of a verdict, where a repetition did not end well
+ENDS_ALL = (INTERRUPTED, TERMINATED, WAITING)  # somebody stopped it
 
 
 def repeat(options: argparse.Namespace) -> int:
@@ -21,32 +26,62 @@ def repeat(options: argparse.Namespace) -> int:
     for name in ("updates", "num_threads"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')} {value}: give a whole number above 0.")
+    if options.tolerance is not None and not options.tolerance >= 0:
+        raise UserError(f"--tolerance {options.tolerance}: give a number of 0 or above.")
     runs = [read(directory) for directory in found(options.run[0])]
+    for past in runs:  # what is refused is refused before anything starts
+        check_trust(past, options)
+    spreads = [entry.spread(past) or tolerated(past, options.tolerance) or sampling_spread(past) for past in runs]
 
     def say(text: str) -> None:
         print(printable(text, keep="\n\t"), file=sys.stderr if options.json else sys.stdout)
 
-    verdicts = []
-    for number, past in enumerate(runs):
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # here, where data is read, and for each run
+    reports: list[dict[str, Any]] = []
+    known: dict[str, str | None] = {}
+    for number, (past, spread) in enumerate(zip(runs, spreads, strict=True)):
         if len(runs) > 1:
             say(f"{'' if number == 0 else chr(10)}{printable(past.directory.name)}: {number + 1} of {len(runs)}")
-        verdict = repeat_one(past, options, say)
-        verdicts.append(verdict)
-        show(verdict, lambda line: say(printable(line)))
+        try:
+            outcome = repeat_one(past, spread, options, say, known)
+        except UserError as error:
+            if not reports:  # nothing was run so far
+                raise
+            outcome = refuse(error)
+        if isinstance(outcome, Verdict):
+            show(outcome, lambda line: say(printable(line)))
+            reports.append(outcome.as_json())
+            continue
+        why = f"the repetition did not end well (exit code {outcome}), so there is no verdict"
+        print(why, file=sys.stderr)
+        if len(runs) == 1 or outcome in ENDS_ALL:
+            return outcome
+        reports.append({"verdict": FAILED, "why": why, "run": str(past.directory)})
     if len(runs) > 1:
-        counts = {v.verdict: sum(o.verdict == v.verdict for o in verdicts) for v in verdicts}
-        say("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+        show_all(reports, say)
     if options.json:
-        print(json.dumps([verdict.as_json() for verdict in verdicts], indent=2))
-    return FINDINGS if any(verdict.verdict == DIFFERENT for verdict in verdicts) else DONE
+        print(json.dumps(reports, indent=2))
+    verdicts = {report["verdict"] for report in reports}
+    return FAULT if FAILED in verdicts else FINDINGS if verdicts & {DIFFERENT, NOT_KNOWN} else DONE
 
 
-def repeat_one(past: Past, options: argparse.Namespace, say: Callable[..., None]) -> Verdict:
-    """Run one record again and judge it. Raises UserError where it is refused, SystemExit where the run did not end well."""
+def repeat_one(
+    past: Past,
+    spread: Spread | None,
+    options: argparse.Namespace,
+    say: Callable[..., None],
+    known: dict[str, str | None],
+) -> Verdict | int:
+    """Run one record again and judge it; an exit code where the run did not end well. Raises UserError where it is refused.
+
+    Args:
+        known: fingerprints of data, as of `fingerprint_here`.
+    """
     here = options.code == "here"
-    check_trust(past, options)
-    lines = differences.check_environment(past)
-    lines += differences.before(past, here, chosen(past, options.num_threads)["num_threads"])
+    other = differences.check_environment(past)
+    other += differences.before(past, here, chosen(past, options.num_threads)["num_threads"])
+    fingerprint = data.fingerprint_here(past, options.data_dir, here or code.is_here(past), known)
+    lines = data.difference(past.fingerprint, fingerprint) + other
     say(
         f"{past.facts['name']}, {printable(past.directory)}: "
         + ("nothing differs before it starts" if not lines else "what differs:")
@@ -62,12 +97,11 @@ def repeat_one(past: Past, options: argparse.Namespace, say: Callable[..., None]
     if ended != DONE:
         if not (directory / "run.json").exists():
             (directory / "result.json").unlink(missing_ok=True)
-        print(f"the repetition did not end well (exit code {ended}), so there is no verdict", file=sys.stderr)
-        raise SystemExit(ended if ended > 0 else 128 - ended)
+        return ended if ended > 0 else 128 - ended
     new = read(directory)
-    spread = published(past) or tolerated(past, options.tolerance) or sampling_spread(past)
-    verdict = judge(past, new, spread, options.updates)
-    record.write_json(directory / "verdict.json", {**verdict.as_json(), "differences": lines})
+    read_data = data.difference(past.fingerprint, new.fingerprint)  # by the code that ran, which has the last word
+    verdict = judge(past, new, spread, options.updates, read_data + other)
+    record.write_json(directory / "verdict.json", verdict.as_json())
     return verdict
 
 
@@ -90,14 +124,12 @@ def start(past: Past, directory: Path, folders: list[str], options: argparse.Nam
         words += ["--data-dir", os.path.abspath(options.data_dir)]
     for name in trusted_modules(past):
         words += ["--trust", name]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     environment.setdefault("GOMP_SPINCOUNT", "3000")  # as train.py does
-    return subprocess.run(words, env=environment, stdout=sys.stderr if options.json else None).returncode
-
-
-def published(past: Past) -> Spread | None:
-    """The spread of the ledger's entry that the run belongs to."""
-    return entry.spread(past) if past.directory.parent.name == "runs" else None
+    try:
+        return subprocess.run(words, env=environment, stdout=sys.stderr if options.json else None).returncode
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def tolerated(past: Past, tolerance: float | None) -> Spread | None:
@@ -109,12 +141,26 @@ def tolerated(past: Past, tolerance: float | None) -> Spread | None:
 
 def show(verdict: Verdict, say: Callable[..., None]) -> None:
     """The verdict in words."""
-    say(f"{verdict.verdict}: {verdict.compared}")
+    say(f"{verdict.verdict}: {verdict.why or verdict.compared}")
+    if verdict.why is not None:
+        say(f"  compared: {verdict.compared}")
+    for line in verdict.differences:
+        if line.startswith("data: "):
+            say(f"  {line}")
     if verdict.parting is not None:
-        say(f"  parted at {verdict.parting}")
-    if verdict.now is not None and verdict.parting is not None:
-        say(f"  {verdict.metric} was {verdict.was:.4f}, is {verdict.now:.4f}")
-        if verdict.spread is not None:
-            low, high = verdict.spread.low, verdict.spread.high
-            say(f"  as good from {low:.4f} to {high:.4f}: {verdict.spread.of}")
+        say(f"  parted {verdict.parting}")
+        if verdict.was is not None and verdict.now is not None:
+            say(f"  {verdict.metric} was {verdict.was:.4f}, is {verdict.now:.4f}")
+            if verdict.spread is not None:
+                low, high = verdict.spread.low, verdict.spread.high
+                say(f"  as good from {low:.4f} to {high:.4f}: {verdict.spread.of}")
     say(f"  the repetition is in {verdict.repetition}")
+
+
+def show_all(reports: list[dict[str, Any]], say: Callable[..., None]) -> None:
+    """How many came to which verdict, and which came to none."""
+    counts = Counter(report["verdict"] for report in reports)
+    say("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    for report in reports:
+        if report["verdict"] == FAILED:
+            say(f"  failed: {Path(report['run']).name}")
