@@ -175,12 +175,13 @@ def test_variables_that_the_config_needs_are_named_at_once(
         facts["config"]["data_dir"] = "${oc.env:TORCHLITE_DATA,./data}"
 
     change_facts(recorded, change)
-    code, _, err = said(recorded)
+    words = (recorded, "--allow-env", "PHOTOS_OF_MINE", "--allow-env", "SECOND_PLACE")
+    code, _, err = said(*words)
     assert code == 2 and "PHOTOS_OF_MINE, SECOND_PLACE" in err and "TORCHLITE_DATA" not in err
     monkeypatch.setenv("PHOTOS_OF_MINE", "x")
     monkeypatch.setenv("SECOND_PLACE", "y")
-    code, out, _ = said(recorded)
-    assert code == 1 and "environment: PHOTOS_OF_MINE is used" in out
+    code, out, err = said(*words)
+    assert code == 1 and "environment: PHOTOS_OF_MINE is used" in out, err
 
 
 def test_what_differs_is_said_before_it_starts_the_likeliest_first(said: Any, recorded: Path) -> None:
