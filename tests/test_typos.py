@@ -67,6 +67,9 @@ TYPOS = [
     ("optimizer=SGD", "optimizer=SGD", "Did you mean sgd?"),
     ("callbacks.mine._target_=tests.strangers.Spy", "callbacks.mine", "+callbacks.mine._target_=tests.strangers.Spy"),
     ("--config-dir nowhere model=mine", "--config-dir nowhere", "no such directory"),
+    ("experiment=null", "experiment=null", "Leave it out"),
+    ("experiment=digits_default experiment=null", "experiment=null", "Leave it out"),
+    ("hydra.run.dir=x", "hydra.run.dir=x", "name=NAME"),
     ("model=mlp --config-dir nowhere seed=1", "--config-dir nowhere", "no such directory"),
     ("--confg-dir conf seed=1", "--confg-dir", "--hydra-help"),
     ("seed=1 --config-dir", "--config-dir", "--hydra-help"),
@@ -113,6 +116,8 @@ def test_every_wrong_value_is_named_at_once(typed: Typed) -> None:
         ("data_dir=a,b", "two jobs would compute the same"),
         ("optimizer=adamw seed=0,1,0", "two jobs would compute the same"),
         ("optimizer=adamw,sgd,adam optimizer.momentum=0.9", "(job optimizer=adam optimizer.momentum=0.9)"),
+        ("experiment=digits_default,null", "experiment=null: no such option. Leave it out"),
+        ("seed=0,1 hydra.sweep.dir=x", "hydra.sweep.dir=x"),
         ("seed=0,1 trainer.max_epoc=1,2", "Did you mean trainer.max_epochs?"),
     ],
 )

@@ -51,7 +51,7 @@ def words_first(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> li
     """The words of a command line before its flags: argparse reads words on one side of a flag alone.
 
     Raises:
-        UserError: a flag that the parser does not know, or one without its value.
+        UserError: a flag that the parser does not know, one without its value, or a word that would be of no effect.
     """
 
     def refuse(message: str) -> NoReturn:
@@ -62,6 +62,8 @@ def words_first(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> li
     words = parser.parse_intermixed_args(arguments).overrides
     for word in words:
         flags.remove(word)
+        if word.startswith(("hydra.run.", "hydra.sweep.")):
+            raise UserError(f"{word}: runs and sweeps lie in ./outputs/NAME; say name=NAME.")
     return [*words, *flags]
 
 
@@ -90,9 +92,11 @@ def wrong_choice(
         yield f"{override.input_line}: a list of choices; add -m to run one after the other, or quote it as one value."
     elif key in groups and not override.is_delete():
         for value in values(override):
-            if value in groups[key] or (value == "null" and key not in required):
+            if value in groups[key]:
                 continue
-            near = "" if value in ("null", "None") else closest(value, groups[key])
+            near = closest(value, groups[key])
+            if value in ("null", "None"):
+                near = "" if key in required else " Leave it out to have none, and sweep without it apart."
             yield f"{key}={value}: no such option.{near} {key}: {', '.join(groups[key])}"
 
 

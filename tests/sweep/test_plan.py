@@ -56,6 +56,15 @@ def test_the_number_of_jobs_can_be_set_beside_swept_experiments(typed: Typed) ->
     assert done.code == 2 and "locl" in done.stderr and "Traceback" not in done.stderr, done.text
 
 
+def test_a_sweep_file_can_name_options_by_a_pattern(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "conf" / "sweep").mkdir(parents=True)
+    (tmp_path / "conf" / "sweep" / "mine.yaml").write_text(
+        "# @package hydra.sweeper\nproduct: {optimizer: glob(adam*)}\n"
+    )
+    done = typed("-m", "--config-dir", "conf", "sweep=mine", "dry_run=true")
+    assert done.code == 0 and "optimizer=adam " in done.stdout and "optimizer=adamw" in done.stdout, done.text
+
+
 def test_a_plan_tells_what_is_done_and_what_it_will_take(typed: Typed, tmp_path: Path) -> None:
     assert typed("-m", *BASE, "name=s", "seed=0,1").code == 0
     done = typed("-m", *BASE, "name=s", "seed=0,1,2,3", "dry_run=true")

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -164,6 +165,7 @@ def quoted(text: str) -> str:
 
 def _parsed(text: str) -> Override:
     try:
-        return OverridesParser.create().parse_override(text)
+        loader = GlobalHydra.instance().config_loader() if GlobalHydra.instance().is_initialized() else None
+        return OverridesParser.create(loader).parse_overrides([text])[0]  # which a glob looks into
     except HydraException as error:
         raise UserError(f"{text}: this cannot be read; write it as on a command line, or as a list.") from error
