@@ -57,6 +57,13 @@ def test_numbers_of_16_bits_round_more(tmp_path: Path) -> None:
         )
 
 
+def test_another_kind_of_device_draws_other_masks_of_dropout(tmp_path: Path) -> None:
+    then = past(tmp_path / "a", facts={**FACTS, "choices": {"device": "cuda:0"}})
+    for device, verdict in (("cuda:1", "different"), ("cpu", "equivalent")):
+        new = past(tmp_path / "b", changed(1, loss=1.5), facts={**FACTS, "choices": {"device": device}})
+        assert judge(then, new, Spread(0, 1, "x")).verdict == verdict
+
+
 def test_other_data_is_said_and_never_identical(tmp_path: Path) -> None:
     """Where the images of the first update are others the score decides; where they are not, rounding is all there can be."""
     one, other = ({**FACTS, "data": {**FACTS["data"], "fingerprint": digit * 64}} for digit in "ab")

@@ -111,8 +111,10 @@ def beyond_rounding(past: Past, new: Past, parting: Parting, same_data: bool) ->
     """Why two runs that part before the second update compute different things; None where it may be rounding.
 
     Only on the same inputs: then nothing but rounding comes from another machine or library. Later on rounding has grown.
+    And not on another kind of device, whose generator draws other masks of dropout.
     """
-    if parting.quantity not in STAGES or parting.update > 1:
+    devices = {str(run.facts.get("choices", {}).get("device")).partition(":")[0] for run in (past, new)}
+    if parting.quantity not in STAGES or parting.update > 1 or len(devices) > 1:
         return None
     if parting.quantity == "ids":
         return "the order of the samples differs from the first update on, on the same data" if same_data else None
