@@ -127,6 +127,15 @@ def test_jobs_of_a_sweep_that_were_told_to_stop_go_on(stopped: Typed, tmp_path: 
             assert_same_run(one, other)
 
 
+@pytest.mark.parametrize(("kind", "goes_on"), [("MachineError", True), ("RuntimeError", False)])
+def test_a_sweeps_job_that_the_machine_failed_goes_on(stopped: Typed, tmp_path: Path, kind: str, goes_on: bool) -> None:
+    assert stopped(20, "-m", *BASE, "name=s").code == 75
+    run = the_run(tmp_path / "outputs")
+    (run / "result.json").write_text(json.dumps({"status": "failed", "failure": {"type": kind, "message": "m"}}))
+    assert stopped(None, "-m", *BASE, "name=s").code == 0
+    assert ("going on after update 20" in (run / "train.log").read_text()) == goes_on
+
+
 def test_a_resume_on_another_machine_keeps_the_number_of_threads(stopped: Typed, tmp_path: Path) -> None:
     assert stopped(20, "model=mlp", "trainer.max_epochs=2").code == 143
     facts = json.loads((the_run(tmp_path / "outputs") / "run.json").read_text())

@@ -84,7 +84,9 @@ def _run(composed: Composed) -> float | None:
             print(f"already finished{f' ({others})' if others else ''}, nothing to train: {_shown(directory)}")
             return result["best"].get(trainer.monitor, math.nan)
         saved = None
-        if composed.sweep_directory is None or result.get("status") != record.FAILED:  # a sweep runs its failures anew
+        by_machine = (result.get("failure") or {}).get("type") == MachineError.__name__
+        # A sweep runs anew what failed by itself
+        if composed.sweep_directory is None or by_machine or result.get("status") != record.FAILED:
             facts = resume.facts(directory)
             saved = resume.state(directory, file, facts["config"]) if facts is not None else None
         if saved:

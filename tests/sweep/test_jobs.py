@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from tests.conftest import Typed
+from torchlite.sweep import command, local
+from torchlite.sweep import jobs as sweep_jobs
+from torchlite.sweep.slots import Slots
 
 WORDS = ("trainer=smoke", "model=mlp", "+model.norm=batch", "model.dropout=0.3", "name=s")
 TIMES = {"seconds/epoch", "images_per_second"}
@@ -138,6 +142,16 @@ def test_skipping_says_so_and_says_when_the_code_was_another(typed: Typed, tmp_p
     (tmp_path / "callback_of_mine.py").write_text("from tests.strangers import Spy\nclass Mine(Spy): pass\n")
     done = typed(*words)
     assert done.code == 0 and "2 jobs were computed by other code than now's" in done.stdout
+
+
+def test_what_another_launch_finished_meanwhile_has_not_failed(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert typed("-m", *WORDS[:2], "name=s").code == 0
+    (job,) = sweep_jobs.of_sweep(tmp_path / "outputs" / "s")
+    job.state, job.reason = "failed", "the process was killed"
+    monkeypatch.setattr(local.Runner, "run", lambda self: [])
+    assert command.run_here([job], Slots(1, ["cpu"]), False, Console()) == 0
 
 
 def test_fail_fast_ends_a_sweep_at_its_first_failure(typed: Typed, tmp_path: Path) -> None:

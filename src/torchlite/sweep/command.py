@@ -12,7 +12,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from hydra_plugins.torchlite_sweep import Local
+from hydra_plugins import torchlite_sweep
 from torchlite import config, stopping
 from torchlite.config import Composed
 from torchlite.data.cores import num_cores
@@ -41,14 +41,14 @@ def sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], part
 def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], parts: dict[str, Any]) -> int:
     console = Console(highlight=False)
     directory, composed = plan.compose_all(master, arguments, parts)
-    if isinstance(launcher, Local):
+    local_launcher = (
+        launcher if isinstance(launcher, torchlite_sweep.Local) else None
+    )  # Hydra has executed that file anew
+    if local_launcher:
         processes.preload(_libraries(composed))  # imports torch beside this process, which is about to do the same
     plan.check_all(composed)
-    slots = (
-        Slots(launcher.num_jobs, [job.config["trainer"]["device"] for job in composed])
-        if isinstance(launcher, Local)
-        else None
-    )
+    devices = [job.config["trainer"]["device"] for job in composed]
+    slots = Slots(local_launcher.num_jobs, devices) if local_launcher else None
     at_a_time = slots.num_jobs if slots else _jobs_of(master)
     jobs = [sweep_jobs.planned(directory, one) for one in composed]
     sweep_jobs.label_all(jobs)
@@ -85,6 +85,9 @@ def run_here(jobs: Sequence[Job], slots: Slots, fail_fast: bool, console: Consol
         code = {**EXIT_CODES, signal.SIGHUP: 129}[signal.Signals(signals[0])]
         if len(signals) > 1:  # somebody is in a hurry
             os._exit(code)
+    for job in jobs:
+        if job.state != FINISHED and job.look() == FINISHED:  # by another launch, after it had failed here
+            job.state = FINISHED
     table.summary(jobs, console)
     return code if signals else FAULT if runner.is_lost else exit_code(jobs)
 
