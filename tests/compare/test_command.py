@@ -244,6 +244,7 @@ def test_a_reader_that_goes_away_is_no_fault(command: Command, tmp_path: Path) -
     assert done.returncode == 0 and done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_real_sweep(command: Command, tmp_path: Path) -> None:
     """What train.py leaves is what compare.py reads."""
     words = ("trainer=smoke", "model=mlp", "name=s", "optimizer=sgd,adamw", "seed=0,1")

@@ -51,6 +51,7 @@ def wait_for_metrics(tmp_path: Path, runs: int = 1) -> None:
     raise AssertionError("no job ever trained")
 
 
+@pytest.mark.slow
 def test_failures_of_every_kind_stop_no_other_and_are_done_again(typed: Typed, tmp_path: Path) -> None:
     """C01: two raise, one runs out of memory, one is killed; gone on with when the fault is gone."""
     (tmp_path / "flag").touch()

@@ -43,6 +43,7 @@ def test_status_shows_sweeps_and_their_jobs(typed: Typed, sweep, tmp_path: Path)
     assert sweep("status", str(tmp_path / "outputs" / "s")).stdout == done.stdout
 
 
+@pytest.mark.slow
 def test_retry_runs_what_is_not_finished_as_it_was_planned(typed: Typed, sweep, tmp_path: Path) -> None:
     typed("-m", *BASE, "name=s", "seed=0,1,2")
     first, second, _ = runs(tmp_path)
