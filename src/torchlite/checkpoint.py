@@ -119,7 +119,9 @@ def newest(directory: Path) -> dict[str, Any] | None:
                 bad.unlink()
         return state
     if damaged:
-        raise UserError(f"No checkpoint in {directory} can be read; start the run again without resume.")
+        raise UserError(
+            f"No checkpoint in {directory} can be read; move {directory.parent} away and start the run again."
+        )
     return None
 
 

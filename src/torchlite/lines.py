@@ -16,7 +16,7 @@ def first(path: Path, count: int | None) -> list[str]:
     except (OSError, UnicodeDecodeError):
         lines = []
     if len(lines) < count:
-        raise UserError(f"{path} has lost lines, so this run cannot go on; start it again.")
+        raise UserError(f"{path} has lost lines, so this run cannot go on; move {path.parent} away and start it again.")
     return lines[:count]
 
 

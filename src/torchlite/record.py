@@ -263,7 +263,7 @@ def read_result(directory: Path) -> dict[str, Any]:
         result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return result if isinstance(result, dict) else {}
+    return result if isinstance(result, dict) and isinstance(result.get("failure", {}), dict) else {}
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -70,7 +70,7 @@ def facts(directory: Path) -> dict[str, Any] | None:
         kept = ("config", "options", "overrides", "name", "identity", "choices", "code", "num_threads")
         return {name: {"num_threads": None, **found}[name] for name in kept}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); start the run again without resume.") from error
+        raise UserError(f"{path} cannot be read ({error}); move {directory} away and start the run again.") from error
 
 
 def continued(composed: Composed, saved: dict[str, Any]) -> Composed:

@@ -70,6 +70,11 @@ def test_a_plan_tells_what_is_done_and_what_it_will_take(typed: Typed, tmp_path:
     done = typed("-m", *BASE, "name=s", "seed=0,1,2,3", "dry_run=true")
     assert done.code == 0 and "4 jobs in outputs/s: 2 finished, 2 new" in done.stdout
     assert "as earlier runs of this shape took" in done.stdout and " GB are free" in done.stdout
+    for text in ('{"status": "finished"}', '{"status": "failed", "failure": "?"}'):  # written by another hand
+        (jobs(tmp_path)["seed=1"] / "result.json").write_text(text)
+        assert typed("-m", *BASE, "name=s", "seed=0,1,2,3", "dry_run=true").code == 0
+    done = typed("-m", *BASE, "name=s", "seed=0,1")
+    assert done.code == 0 and "1 finished, 1 new" in done.stdout, done.text
 
 
 def test_the_mapping_of_directories_to_words_is_kept(typed: Typed, tmp_path: Path) -> None:

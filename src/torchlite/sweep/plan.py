@@ -191,10 +191,11 @@ def needs(jobs: Sequence[Job], outputs: Path, newest: int = 300) -> tuple[float 
         result = read_result(run)
         try:
             found = shape(json.loads((run / "run.json").read_text(encoding="utf-8"))["config"])
+            took = float(result["seconds"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if result.get("status") == FINISHED and found in wanted:
-            seconds.setdefault(found, []).append(result["seconds"])
+            seconds.setdefault(found, []).append(took)
             sizes.setdefault(found, []).append(sum(f.stat().st_size for f in run.rglob("*") if f.is_file()))
     left = [shape(job.composed.record) for job in jobs if job.state != FINISHED]
     if not left or not wanted <= seconds.keys():
