@@ -226,6 +226,7 @@ def test_the_weights_for_use_are_in_safetensors(typed: Typed, tmp_path: Path) ->
     assert typed("trainer=smoke", "model=mlp").code == 0
     run = the_run(tmp_path / "outputs")
     assert same(load_file(run / "checkpoints" / "best.safetensors"), state(run, "best")["model"])
+    assert len({path.stat().st_mode for path in (run / "checkpoints").iterdir()}) == 1  # who may read one may read all
     moved = shutil.copy(run / "checkpoints" / "best.safetensors", tmp_path / "moved.safetensors")
     done = typed("trainer=smoke", "model=mlp", f"model.weights={moved}")
     assert done.code == 0 and "tensors taken from" in done.stdout

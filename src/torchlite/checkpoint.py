@@ -63,7 +63,10 @@ def save_safetensors(path: Path, weights: dict[str, Tensor]) -> None:
     aside = path.with_name(f".{path.name}.partial")
     try:
         # safetensors refuses tensors that share memory, as tied weights do: each gets its own
+        aside.touch()  # with the rights that files get here: safetensors makes one that nobody else may read
+        rights = aside.stat().st_mode
         save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, aside)
+        aside.chmod(rights)
         os.replace(aside, path)
     except (OSError, SafetensorError) as error:
         raise _unwritten(path, aside, error) from error

@@ -267,11 +267,14 @@ def read_result(directory: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` in one step, so that a reader never sees half a file."""
+    """Replace `path` in one step, so that neither a reader nor a power cut ever sees half a file."""
     aside = path.with_name(f".{path.name}.partial")
     text = json.dumps(_without_nan(value), indent=2, ensure_ascii=False) + "\n"
     try:
-        aside.write_text(text, encoding="utf-8", errors="backslashreplace")
+        with open(aside, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(aside, path)
     except OSError:
         aside.unlink(missing_ok=True)
