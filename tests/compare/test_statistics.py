@@ -135,6 +135,13 @@ def test_equal_groups_are_seldom_said_to_differ(scores, baseline: str) -> None:
     assert sum(_claims(draw, scores, BASELINES[baseline]) > 0 for _ in range(1000)) <= 65
 
 
+def test_a_best_baseline_was_picked_from_all_rows_also_those_too_few_to_test() -> None:
+    rivals = [[0.90, 0.91, 0.92], *([0.5],) * 8]
+    made = against(rivals, [[0.93, 0.95, 0.94], *([0.93],) * 8], is_best=True)
+    assert made[0].p is not None and made[0].p_holm == pytest.approx(min(1.0, 45 * made[0].p))
+    assert all(test.p is None for test in made[1:])
+
+
 def test_planted_differences_are_found() -> None:
     draw = np.random.default_rng(5)
     found = wrong = 0

@@ -54,11 +54,12 @@ def repeated(
     def start(words: list[str], env: object, stdout: TextIO | None) -> SimpleNamespace:
         assert words[1:4] == ["-P", "-m", "torchlite.reproduce.rerun"]
         with contextlib.redirect_stdout(stdout or sys.stdout):
-            return SimpleNamespace(returncode=rerun.main(words[4:]))
+            code = rerun.main(words[4:])
+        return SimpleNamespace(wait=lambda: code)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")  # as it will be, and not for the tests that follow
-    monkeypatch.setattr(repetition, "subprocess", SimpleNamespace(run=start))
+    monkeypatch.setattr(repetition, "subprocess", SimpleNamespace(Popen=start))
 
     def run(*words: object) -> Finished:
         code = command.main([*map(str, words)])

@@ -25,6 +25,11 @@ ALLOWED = {
         "--allow-env DEPLOY_KEY",
     ),
     "a download": ("data.train", node("torchlite.data.sources.Arrays", images=[], download=True), "--allow-network"),
+    "a download without checksums": (
+        "data.train",
+        node("torchvision.datasets.Kinetics", download=True),
+        "--allow-network",
+    ),
     "a download in disguise": ("data.train.download", {"yes": False}, "--allow-network"),
     "a folder for downloads": ("model.cache_dir", "/tmp/cache", "--allow-network"),
     "published weights": ("model.pretrained", True, "--allow-network"),
@@ -89,6 +94,17 @@ def test_references_that_grow_are_refused(refused: Any) -> None:
         facts["config"]["model"] |= {f"x{i}": f"${{model.x{i + 1}}}" * 10 for i in range(9)} | {"x9": "x"}
 
     assert "more than 32 interpolations" in refused(change)
+
+
+def test_few_references_that_would_fill_the_memory_are_refused(refused: Any) -> None:
+    def change(facts: dict[str, Any]) -> None:
+        facts["config"]["model"] |= {f"x{i}": f"${{model.x{i + 1}}}" * 2 for i in range(15)} | {"x15": "x" * 1000}
+
+    assert "too large" in refused(change)
+
+
+def test_references_in_a_circle_are_refused(refused: Any) -> None:
+    assert "without end" in refused(lambda facts: facts["config"]["model"].update(x="${model.y}", y="${model.x}"))
 
 
 def test_the_data_folder_of_the_environment_is_always_allowed(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

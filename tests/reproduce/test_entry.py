@@ -58,6 +58,13 @@ def test_the_deviation_is_pooled_over_settings(tmp_path: Path) -> None:
     assert uneven[0]["spread"][:2] == [pytest.approx(0.5), pytest.approx(0.6)]  # its own runs are as good as themselves
 
 
+def test_a_setting_that_diverged_makes_no_other_wide(tmp_path: Path) -> None:
+    diverged, *others = groups(seeds(tmp_path, sgd=(0.1, 0.9, 0.9), adamw=(0.90, 0.91, 0.92), adam=(0.93, 0.94, 0.95)))
+    assert diverged["spread"][0] <= 0.1 + 1e-9  # its own runs are as good as themselves
+    for group in others:
+        assert group["spread"][:2] == [pytest.approx(group["mean"] - 0.05), pytest.approx(group["mean"] + 0.05)]
+
+
 def test_no_accuracy_lies_outside_0_to_1(tmp_path: Path) -> None:
     (group,) = groups(seeds(tmp_path, sgd=(0.97, 0.99, 1.0)))
     assert group["spread"][1] == 1.0

@@ -14,6 +14,7 @@ from torchlite import provenance
 from torchlite.reproduce import command
 from torchlite.reproduce import repetition as repetition_module
 from torchlite.reproduce.records import Past, read
+from torchlite.stopping import Stopped
 
 
 @pytest.fixture
@@ -81,13 +82,29 @@ def test_a_refusal_later_on_is_one_that_failed_and_a_signal_ends_all(
     assert code == 143 and "seed-1" not in out
 
 
-def test_an_interrupt_is_no_traceback(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(("code", "told"), [(130, []), (143, ["terminate"])])
+def test_a_stopped_repetition_ends_in_its_own_time(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: list[str]
+) -> None:
+    """It saves and says that it stopped; Ctrl-C on a terminal reaches it by itself, another signal is passed on."""
+    done: list[str] = []
 
-    monkeypatch.setattr("subprocess.run", interrupted)
+    class Repetition:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def wait(self) -> int:
+            done.append("wait")
+            if len(done) == 1:
+                raise Stopped("a signal", code)
+            return code
+
+        def terminate(self) -> None:
+            done.append("terminate")
+
+    monkeypatch.setattr(repetition_module, "subprocess", Namespace(Popen=Repetition))
     options = Namespace(json=False, updates=None, num_threads=None, data_dir=None)
-    assert repetition_module.start(read(recorded), tmp_path, [], options) == 130
+    assert repetition_module.start(read(recorded), tmp_path, [], options) == code
+    assert done == ["wait", *told, "wait"]
 
 
 def test_all_that_is_refused_is_refused_before_anything_starts(

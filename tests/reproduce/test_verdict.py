@@ -57,6 +57,19 @@ def test_numbers_of_16_bits_round_more(tmp_path: Path) -> None:
         )
 
 
+def test_images_decoded_by_another_library_leave_it_to_the_score(tmp_path: Path) -> None:
+    facts = {**FACTS, "data": {**FACTS["data"], "fingerprint": "f" * 64}, "packages": {"pillow": "11.0", "rich": "1"}}
+    then = past(tmp_path / "a", facts=facts)
+    for packages, verdict in (({"pillow": "11.0", "rich": "2"}, "different"), ({"pillow": "12.0"}, "equivalent")):
+        new = past(tmp_path / "b", changed(1, images="x", loss=1.1), facts={**facts, "packages": packages})
+        assert judge(then, new, Spread(0, 1, "x")).verdict == verdict
+
+
+def test_without_a_yardstick_it_says_so(tmp_path: Path) -> None:
+    verdict = judge(past(tmp_path / "a"), past(tmp_path / "b", changed(2, loss=1.0000001)), None)
+    assert verdict.verdict == "different" and "add --tolerance" in (verdict.why or "")
+
+
 def test_another_kind_of_device_draws_other_masks_of_dropout(tmp_path: Path) -> None:
     then = past(tmp_path / "a", facts={**FACTS, "choices": {"device": "cuda:0"}})
     for device, verdict in (("cuda:1", "different"), ("cpu", "equivalent")):

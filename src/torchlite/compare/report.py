@@ -54,7 +54,8 @@ class Report:
     @property
     def family(self) -> int:
         """How many tests p is corrected for."""
-        return family_size(self.num_tests, self.baseline in self.best)
+        is_best = self.baseline in self.best
+        return family_size(len(self.groups) - 1 if is_best else self.num_tests, is_best)
 
 
 def report(words: Sequence[str], asked: Asked) -> Report:

@@ -114,7 +114,7 @@ def against(
     """
     tests = [paired(group, baseline) for group, baseline in zip(groups, baselines, strict=True)]
     tested = [index for index, test in enumerate(tests) if test.p is not None]
-    family = family_size(len(tested), is_best)
+    family = family_size(len(groups) if is_best else len(tested), is_best)
     corrected = holm([test.p for test in tests if test.p is not None], family)
     for index, p_holm in zip(tested, corrected, strict=True):
         test = tests[index]
@@ -127,9 +127,13 @@ def against(
     return tests
 
 
-def family_size(num_tests: int, is_best: bool) -> int:
-    """How many tests p is corrected for: those against the baseline, or all pairs of it and its rivals."""
-    return num_tests * (num_tests + 1) // 2 if is_best else num_tests
+def family_size(num_rivals: int, is_best: bool) -> int:
+    """How many tests p is corrected for: those against the baseline, or all pairs of it and its rivals.
+
+    Args:
+        num_rivals: rows that are tested against the baseline; where that is the best, all others, from which it was picked.
+    """
+    return num_rivals * (num_rivals + 1) // 2 if is_best else num_rivals
 
 
 def seeds_needed(effect: float, alpha: float) -> int | None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from torchlite import provenance
@@ -39,12 +40,8 @@ def foreign(past: Past, here: bool) -> str:
 
 
 @contextlib.contextmanager
-def ready(past: Past, here: bool, trust_code: bool) -> Iterator[list[str]]:
-    """The folders to put on Python's path while the run is repeated: its code, and modules of its own.
-
-    Raises UserError where the code cannot be had, or where a person has to agree first.
-    """
-    check_modules(past, trust_code)
+def ready(past: Past, here: bool) -> Iterator[list[str]]:
+    """The folders to put on Python's path while the run is repeated: its code, and modules of its own. `check` came before."""
     with tempfile.TemporaryDirectory(prefix="torchlite-code-") as scratch:
         own = Path(scratch) / "modules"
         for name, text in past.modules.items():
@@ -54,8 +51,15 @@ def ready(past: Past, here: bool, trust_code: bool) -> Iterator[list[str]]:
         if here or is_here(past):
             yield [str(ROOT / "src"), str(own)]
             return
-        with _worktree(past, Path(scratch) / "code", trust_code) as tree:
+        with _worktree(past, Path(scratch) / "code") as tree:
             yield [str(tree / "src"), str(own)]
+
+
+def check(past: Past, here: bool, trust_code: bool) -> None:
+    """Raise UserError where the code of a record cannot be had, or where a person has to agree first."""
+    check_modules(past, trust_code)
+    if not (here or is_here(past)):
+        _check_commit(past, trust_code)
 
 
 def check_modules(past: Past, trust_code: bool) -> None:
@@ -64,9 +68,10 @@ def check_modules(past: Past, trust_code: bool) -> None:
         raise UserError(
             f"modules/{next(iter(past.modules))}.py came with the record: read it above, then add --trust-code."
         )
+    installed = packages_distributions() if past.modules else {}
     for name in past.modules:
         root = name.partition(".")[0]
-        if root in sys.stdlib_module_names or root in ("torch", "torchvision", "timm", "numpy", "torchlite"):
+        if root in sys.stdlib_module_names or root == "torchlite" or root in installed:
             raise UserError(f"modules/{name}.py would stand in for {root} itself; refused.")
 
 
@@ -85,8 +90,7 @@ def _is_on(commit: str, *places: str) -> bool:
     return _git("for-each-ref", "--contains", commit, *places).stdout.strip() != ""
 
 
-@contextlib.contextmanager
-def _worktree(past: Past, tree: Path, trust_code: bool) -> Iterator[Path]:
+def _check_commit(past: Past, trust_code: bool) -> None:
     commit = past.commit
     if commit is None:
         raise UserError("code: the record names no commit, since git was not there; add --code here to run this code.")
@@ -103,7 +107,11 @@ def _worktree(past: Past, tree: Path, trust_code: bool) -> Iterator[Path]:
         )
     if past.patch and not trust_code:
         raise UserError("code: the run had the uncommitted changes shown above: read them, then add --trust-code.")
-    _do("worktree", "add", "--detach", "--force", str(tree), commit)
+
+
+@contextlib.contextmanager
+def _worktree(past: Past, tree: Path) -> Iterator[Path]:
+    _do("worktree", "add", "--detach", "--force", str(tree), str(past.commit))
     try:
         if past.patch:
             _apply(past, tree)

@@ -29,8 +29,8 @@ def fingerprint_here(past: Past, data_dir: str | None, own_code: bool, known: di
     if key not in known:
         try:
             known[key] = None if check_nodes({"data": node}, ()) else _fingerprint(node, past)
-        except UserError:
-            if own_code:
+        except Exception as error:  # whatever a data set of a library raises: the run itself will tell
+            if own_code and isinstance(error, UserError):
                 raise
             known[key] = None
     return known[key]

@@ -20,19 +20,25 @@ def groups(runs: Sequence[Past]) -> list[dict[str, Any]]:
     by_words: dict[str, list[Past]] = {}
     for past in runs:
         by_words.setdefault(words(past), []).append(past)
-    pooled, freedom = _pooled([_scores(members) for members in by_words.values()])
-    return [_group(typed, members, pooled, freedom, len(runs)) for typed, members in by_words.items()]
+    settings: dict[str, list[list[float]]] = {}
+    for members in by_words.values():
+        settings.setdefault(members[0].metric, []).append(_scores(members))
+    pooled = {metric: _pooled(scores) for metric, scores in settings.items()}
+    return [_group(typed, members, *pooled[members[0].metric], len(runs)) for typed, members in by_words.items()]
 
 
 def _scores(members: Sequence[Past]) -> list[float]:
     return [past.scores[past.metric] for past in members]
 
 
-def _pooled(settings: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """The standard deviation of seeds over all settings, and the degrees of freedom it has; of single seeds (0.0, 0)."""
-    freedom = sum(len(scores) - 1 for scores in settings)
-    squares = sum((score - statistics.fmean(scores)) ** 2 for scores in settings for score in scores)
-    return math.sqrt(squares / freedom) if freedom else 0.0, freedom
+def _pooled(settings: Sequence[Sequence[float]]) -> tuple[float, float, int]:
+    """The standard deviation of seeds over all settings, their median, and the degrees of freedom; of single seeds zeros."""
+    several = [scores for scores in settings if len(scores) > 1]
+    freedom = sum(len(scores) - 1 for scores in several)
+    if not freedom:
+        return 0.0, 0.0, 0
+    squares = sum((score - statistics.fmean(scores)) ** 2 for scores in several for score in scores)
+    return math.sqrt(squares / freedom), statistics.median_low(map(statistics.stdev, several)), freedom
 
 
 def words(past: Past) -> str:
@@ -41,10 +47,10 @@ def words(past: Past) -> str:
     return " ".join(typed)
 
 
-def _group(typed: str, members: list[Past], pooled: float, freedom: int, num_jobs: int) -> dict[str, Any]:
+def _group(typed: str, members: list[Past], pooled: float, usual: float, freedom: int, num_jobs: int) -> dict[str, Any]:
     scores = _scores(members)
     monitor = members[0].facts["config"]["trainer"]["monitor"]
-    spread = _predicted(members, pooled, freedom, num_jobs) if freedom else sampling_spread(members[0])
+    spread = _predicted(members, pooled, usual, freedom, num_jobs) if freedom else sampling_spread(members[0])
     return {
         "words": typed,
         "jobs": [past.directory.name for past in members],
@@ -57,8 +63,12 @@ def _group(typed: str, members: list[Past], pooled: float, freedom: int, num_job
     }
 
 
-def _predicted(members: list[Past], pooled: float, freedom: int, num_jobs: int) -> Spread:
-    """Where one more seed of a setting is to be expected; wide enough for its own seeds, and for all jobs together at 95 %."""
+def _predicted(members: list[Past], pooled: float, usual: float, freedom: int, num_jobs: int) -> Spread:
+    """Where one more seed of a setting is to be expected; wide enough for its own seeds, and for all jobs together at 95 %.
+
+    Args:
+        pooled, usual: the deviation over all settings, and the median one: a setting that diverged makes no other's wide.
+    """
     try:
         from scipy.stats import t
     except ImportError as error:
@@ -66,7 +76,7 @@ def _predicted(members: list[Past], pooled: float, freedom: int, num_jobs: int) 
     scores, metric = _scores(members), members[0].metric
     mean, count = statistics.fmean(scores), len(scores)
     half = t.ppf(1 - (1 - CONFIDENCE) / (2 * num_jobs), freedom) * pooled * math.sqrt(1 + 1 / count)
-    half = min(float(half), MOST_DEVIATIONS * pooled)
+    half = min(float(half), MOST_DEVIATIONS * min(pooled, usual or pooled))
     images = (members[0].facts["data"].get("split") or {}).get(metric.partition("/")[0])
     least = max(1 / images if images else 0.0, *(abs(score - mean) for score in scores))  # seeds that happen to agree
     half = max(half, least)

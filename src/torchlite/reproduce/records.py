@@ -217,9 +217,14 @@ def _text(path: Path) -> str:
 def _parsed(path: Path, text: str, where: str = "") -> Any:
     """What a text of JSON says; numbers that JSON does not have are null, as everywhere in a record."""
     try:
-        return json.loads(text, parse_constant=lambda _: None)
+        return json.loads(text, parse_constant=lambda _: None, parse_int=_int)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}{where} cannot be read: {error}.") from error
+
+
+def _int(digits: str) -> int | None:
+    """The number, but for one that no float could hold, which is none that torchlite writes."""
+    return int(digits) if len(digits) < 300 else None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torchlite.reproduce import code, data, differences, entry, trust
 from torchlite.reproduce.records import Past, found, read
 from torchlite.reproduce.rerun import chosen
 from torchlite.reproduce.verdict import DIFFERENT, NOT_KNOWN, Spread, Verdict, judge, sampling_spread
+from torchlite.stopping import Stopped
 
 FAILED = "failed"  # in place of a verdict, where a repetition did not end well
 ENDS_ALL = (INTERRUPTED, TERMINATED, WAITING)  # somebody stopped it
@@ -78,6 +79,9 @@ def repeat_one(
         known: fingerprints of data, as of `fingerprint_here`.
     """
     here = options.code == "here"
+    if (text := code.foreign(past, here)) != "":
+        say(f"code that came with the record:\n{text}")
+    code.check(past, here, options.trust_code)  # before data is read, which may take long
     other = differences.check_environment(past)
     other += differences.before(past, here, chosen(past, options.num_threads)["num_threads"])
     fingerprint = data.fingerprint_here(past, options.data_dir, here or code.is_here(past), known)
@@ -88,9 +92,7 @@ def repeat_one(
     )
     for line in lines:
         say(f"  {line}")
-    if (text := code.foreign(past, here)) != "":
-        say(f"code that came with the record:\n{text}")
-    with code.ready(past, here, options.trust_code) as folders:
+    with code.ready(past, here) as folders:
         outputs = Path("outputs", "reproduced").resolve()  # one folder deeper than where resume=auto looks
         directory = record.claim(outputs, past.facts["name"], past.facts["identity"])
         ended = start(past, directory, folders, options)
@@ -126,10 +128,14 @@ def start(past: Past, directory: Path, folders: list[str], options: argparse.Nam
         words += ["--trust", name]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     environment.setdefault("GOMP_SPINCOUNT", "3000")  # as train.py does
+    process = subprocess.Popen(words, env=environment, stdout=sys.stderr if options.json else None)
     try:
-        return subprocess.run(words, env=environment, stdout=sys.stderr if options.json else None).returncode
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return process.wait()
+    except Stopped as stopped:  # the run saves and stops; Ctrl-C it has got from the terminal itself
+        if stopped.code != INTERRUPTED:
+            process.terminate()
+        process.wait()
+        return stopped.code
 
 
 def tolerated(past: Past, tolerance: float | None) -> Spread | None:
@@ -141,8 +147,9 @@ def tolerated(past: Past, tolerance: float | None) -> Spread | None:
 
 def show(verdict: Verdict, say: Callable[..., None]) -> None:
     """The verdict in words."""
-    say(f"{verdict.verdict}: {verdict.why or verdict.compared}")
-    if verdict.why is not None:
+    alike = verdict.parting is None and verdict.why is None
+    say(verdict.verdict + (f": {verdict.compared}" if alike else f": {verdict.why}" if verdict.why else ""))
+    if not alike:
         say(f"  compared: {verdict.compared}")
     for line in verdict.differences:
         if line.startswith("data: "):

@@ -1,6 +1,7 @@
 """What a record may make this machine do, since whoever wrote it is a stranger; more only where a person allows it by name."""
 
 import argparse
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,15 @@ from torchlite.reproduce.records import Past
 from torchlite.reproduce.rerun import as_recorded, is_left_out
 
 ALWAYS_ALLOWED = ("TORCHLITE_DATA",)  # where the data lies, which conf/config.yaml asks for
-MOST_INTERPOLATIONS = 32  # in one config: references to references could fill the memory
+MOST_INTERPOLATIONS = 32  # in one config
+LARGEST = 1 << 20  # characters of a config when all is looked up: references to references could fill the memory
+REFERENCE = re.compile(r"\$\{([\w.\[\]-]+)\}")
 VARIABLE = re.compile(r"\$\{\s*oc\.env:\s*['\"]?([A-Za-z_]\w*)['\"]?\s*(,[^${}]*)?\}")
 OTHER = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.decode:\s*\0\s*\}")  # another key; a variable as a number
 ADDRESS = re.compile(r"://|^(hf[-_]hub:|hfds/|hfids/|tfds/)", re.I)
 PUBLISHED = re.compile(
-    r"torchvision\.datasets\.[A-Z]\w*"
-)  # sets that lie at fixed addresses and are held to a checksum
+    r"torchvision\.datasets\.(MNIST|FashionMNIST|CIFAR10|CIFAR100)"
+)  # at fixed addresses, under checksums
 FETCHES = ("download", "pretrained", "cache_dir", "hf_hub_id")  # arguments by which a library fetches something
 
 
@@ -76,6 +79,8 @@ def interpolations(config: dict[str, Any], allowed: Sequence[str]) -> list[str]:
     texts = [(path, value) for path, _, value in inside(config) if isinstance(value, str) and "${" in value]
     if sum(text.count("${") for _, text in texts) > MOST_INTERPOLATIONS:
         return [f"config: it has more than {MOST_INTERPOLATIONS} interpolations; refused."]
+    if resolved_size(config, config, {}) > LARGEST:
+        return ["config: its interpolations refer to one another until it is too large, or without end; refused."]
     problems = []
     for path, text in texts:
         names, rest = variables(text)
@@ -88,6 +93,38 @@ def interpolations(config: dict[str, Any], allowed: Sequence[str]) -> list[str]:
                 f"{path}: it would use what {name} holds in your environment; add --allow-env {name} if it may."
             )
     return problems
+
+
+def resolved_size(value: Any, config: dict[str, Any], known: dict[str, float]) -> float:
+    """Characters of a part of a config with all keys it refers to in their places; infinite for a circle.
+
+    Args:
+        known: sizes of what was referred to so far.
+    """
+    if isinstance(value, dict | list):
+        items = value.values() if isinstance(value, dict) else value
+        return sum(resolved_size(item, config, known) for item in items)
+    if not isinstance(value, str):
+        return 1
+    size: float = len(value)
+    for name in REFERENCE.findall(value):
+        if name not in known:
+            known[name] = math.inf  # until it is known
+            known[name] = resolved_size(_at(name, config), config, known)
+        size += known[name]
+    return size
+
+
+def _at(name: str, config: Any) -> Any:
+    """What a reference refers to; None where nothing is there, which resolving will say. A relative one may mean anything."""
+    if name.startswith("."):
+        return config
+    for key in re.findall(r"[\w-]+", name):
+        if isinstance(config, list) and key.isdigit() and int(key) < len(config):
+            config = config[int(key)]
+        else:
+            config = config.get(key) if isinstance(config, dict) else None
+    return config
 
 
 def variables(text: str) -> tuple[dict[str, bool], str]:

@@ -13,6 +13,7 @@ from torchlite.reproduce.records import Past
 
 IDENTICAL, EQUIVALENT, DIFFERENT, NOT_KNOWN = "identical", "equivalent", "different", "not known"
 INPUTS = ("ids", "targets", "images")
+DECODERS = ("pillow", "simplejpeg", "torchvision", "webdataset", "numpy")
 COARSE = 100  # times less exact are numbers of 16 bits, and products in tf32
 SMALL_LOSS = 0.1  # below it a loss is the difference of larger numbers, and so are its last digits
 
@@ -72,6 +73,8 @@ def judge(
         verdict = EQUIVALENT if finished and as_good and why is None else DIFFERENT
         if why is None and updates is None and not (finished and now is not None):
             why = "no final score of both tells whether it is as good"
+        elif why is None and updates is None and spread is None:
+            why = "nothing says how near a score is as good: add --tolerance, or repeat a published entry"
     elif why := lacking(past, new, updates):
         verdict = NOT_KNOWN
     elif same_data is False:
@@ -121,7 +124,8 @@ def beyond_rounding(past: Past, new: Past, parting: Parting, same_data: bool) ->
     after_a_step = (parting.quantity, parting.update) == ("weights", 1)
     update = 2 if after_a_step else 1
     then, now = past.digests.get(update, {}), new.digests.get(update, {})
-    if not same_data and any(then.get(name) != now.get(name) for name in INPUTS):
+    others = [name for name in INPUTS if then.get(name) != now.get(name)]
+    if others and (not same_data or (others == ["images"] and _decoded_otherwise(past, new))):
         return None
     for quantity in ("loss",) if after_a_step else ("lr", "loss", "grad_norm"):
         if quantity in then and quantity in now and not is_rounding(quantity, then[quantity], now[quantity], past):
@@ -129,6 +133,12 @@ def beyond_rounding(past: Past, new: Past, parting: Parting, same_data: bool) ->
             by = "" if size is None else f" by {size:.1e}"
             return f"{quantity} differs{by} in update {update} on the same data, which no rounding does"
     return None
+
+
+def _decoded_otherwise(past: Past, new: Past) -> bool:
+    """Whether a library that makes images of files has another version."""
+    then, now = (run.facts.get("packages", {}) for run in (past, new))
+    return any(then.get(name) != now.get(name) for name in DECODERS)
 
 
 def is_rounding(quantity: str, was: Any, now: Any, past: Past) -> bool:

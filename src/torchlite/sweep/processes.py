@@ -105,6 +105,13 @@ def reason(code: int | None, output: Path) -> str:
 
 def output_of(directory: Path) -> Path:
     """Where the process of a job writes what is no log: beside its directory, since a machine tidies /tmp under long sweeps."""
+    for left in directory.parent.glob(f".{directory.name}-*"):  # of a sweep that was killed
+        try:
+            os.kill(int(left.name.rpartition("-")[2]), 0)
+        except (ProcessLookupError, ValueError):
+            left.unlink(missing_ok=True)
+        except OSError:  # somebody else's
+            continue
     return directory.with_name(f".{directory.name}-{os.getpid()}")
 
 
