@@ -183,7 +183,7 @@ def test_a_job_stops_when_its_sweep_is_killed_or_the_terminal_closed(tmp_path: P
     while time.monotonic() < deadline + 60 and len((run / "metrics.jsonl").read_text()) <= lines:
         time.sleep(0.1)
     process.send_signal(signal.SIGHUP)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 129 and "the same command goes on" in errors and result(run)["status"] == "stopped"
 
 

@@ -15,7 +15,7 @@ from torchlite.errors import DONE, FAULT, FINDINGS, INTERRUPTED, TERMINATED, WAI
 from torchlite.reproduce import code, data, differences, entry, trust
 from torchlite.reproduce.records import Past, found, read
 from torchlite.reproduce.rerun import chosen
-from torchlite.reproduce.verdict import DIFFERENT, NOT_KNOWN, Spread, Verdict, judge, sampling_spread
+from torchlite.reproduce.verdict import DIFFERENT, EQUIVALENT, NOT_KNOWN, Spread, Verdict, judge, sampling_spread
 from torchlite.stopping import Stopped
 
 FAILED = "failed"  # in place of a verdict, where a repetition did not end well
@@ -148,7 +148,8 @@ def tolerated(past: Past, tolerance: float | None) -> Spread | None:
 def show(verdict: Verdict, say: Callable[..., None]) -> None:
     """The verdict in words."""
     alike = verdict.parting is None and verdict.why is None
-    say(verdict.verdict + (f": {verdict.compared}" if alike else f": {verdict.why}" if verdict.why else ""))
+    as_good = "the score is as good" if verdict.verdict == EQUIVALENT else "the score is not as good"
+    say(f"{verdict.verdict}: {verdict.why or (verdict.compared if alike else as_good)}")
     if not alike:
         say(f"  compared: {verdict.compared}")
     for line in verdict.differences:
