@@ -21,7 +21,7 @@ LOOP = {
     "stopping",
 }  # never sees Hydra, files of config or what builds from them
 COMPOSING = {"config", "check", "build", "annotations", "mistakes", "resume"}
-MIDDLE = LOOP | COMPOSING | {"record", "provenance", "naming", "logs", "digests", "lines"}
+MIDDLE = LOOP | COMPOSING | {"record", "provenance", "naming", "logs", "digests", "lines", "scores"}
 TOOLS = {"diagnose", "export", "compare", "reproduce", "sweep"}
 ROOMS = LEAVES | MIDDLE | TOOLS | {"run", "errors"}
 BETWEEN_LEAVES = {("tasks", "metrics"), ("data", "randomness")}

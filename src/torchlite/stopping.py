@@ -91,9 +91,8 @@ def loading() -> Iterator[None]:
 
     What a signal raises in the midst of an import may be caught by what is imported, or land where Python drops it.
     """
-    atexit.register(
-        gc.freeze
-    )  # else Python searches all that torch brought for garbage once more: 0.7 s of every command
+    # At its end Python searches all that is imported here for garbage once more, with torch for 0.7 s: not what is frozen
+    atexit.register(gc.freeze)
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -13,7 +13,7 @@ from scipy import stats
 from tests.compare import made
 from torchlite.compare import curves, figure, page
 from torchlite.compare.report import Asked, Report, report
-from torchlite.compare.scores import with_unit
+from torchlite.scores import with_unit
 
 
 def test_png_and_pdf_are_one_column_wide(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from torchlite.compare import curves
 from torchlite.compare.groups import Group
 from torchlite.compare.report import Report
-from torchlite.compare.scores import with_unit
 from torchlite.errors import UserError
+from torchlite.scores import with_unit
 
 WIDTH = 3.4  # inches: one column of a two-column page
 FONT = 7  # points, as printed

@@ -22,8 +22,8 @@ from torchlite.compare.figure import default_curve
 from torchlite.compare.groups import Group
 from torchlite.compare.records import Run
 from torchlite.compare.report import Report, explained
-from torchlite.compare.scores import with_unit
 from torchlite.errors import UserError
+from torchlite.scores import with_unit
 
 HERE = Path(__file__).parent
 MOST_NUMBERS = 1_000_000  # of curves in the page: about 8 MB

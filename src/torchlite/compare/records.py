@@ -10,8 +10,8 @@ from typing import Any
 
 from torchlite.compare.columns import Value, is_number
 from torchlite.compare.finding import Told, Unfit
-from torchlite.compare.scores import bounds
 from torchlite.compare.settings import Setting, is_recorded, setting
+from torchlite.scores import bounds
 
 CHECKED_BYTES = 2 << 20  # of a metrics.jsonl that is held against result.json; longer ones would make loading slow
 

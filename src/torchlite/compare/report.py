@@ -11,9 +11,9 @@ from torchlite.compare.columns import ABSENT, check_known, condition, is_number,
 from torchlite.compare.finding import Unfit
 from torchlite.compare.groups import Group, fold
 from torchlite.compare.records import Run
-from torchlite.compare.scores import direction
 from torchlite.compare.statistics import ALPHA, against, family_size
 from torchlite.errors import UserError
+from torchlite.scores import direction
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchlite import scores
 from torchlite.record import FINISHED
 from torchlite.reproduce.evidence import common_updates, lacking
 from torchlite.reproduce.parting import ROUNDING, STAGES, Parting, first_digest, first_metric, first_score, relative
@@ -164,4 +165,4 @@ def sampling_spread(past: Past) -> Spread | None:
 
 def is_share(metric: str, value: float) -> bool:
     """Whether a score is an accuracy, which lies between 0 and 1."""
-    return "acc" in metric and 0 <= value <= 1
+    return scores.is_share(metric) and 0 <= value <= 1

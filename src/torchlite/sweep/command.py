@@ -41,9 +41,8 @@ def sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], part
 def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], parts: dict[str, Any]) -> int:
     console = Console(highlight=False)
     directory, composed = plan.compose_all(master, arguments, parts)
-    local_launcher = (
-        launcher if isinstance(launcher, torchlite_sweep.Local) else None
-    )  # Hydra has executed that file anew
+    # By the module, not by a name imported from it: Hydra has executed that file anew
+    local_launcher = launcher if isinstance(launcher, torchlite_sweep.Local) else None
     if local_launcher:
         processes.preload(_libraries(composed))  # imports torch beside this process, which is about to do the same
     plan.check_all(composed)

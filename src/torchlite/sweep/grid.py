@@ -99,9 +99,8 @@ def _join(section: Any, path: str) -> list[Row]:
     if not isinstance(section, list):
         raise UserError(f"{path}: a list of parts is wanted, each with some of {', '.join(SECTIONS)}.")
     for index, part in enumerate(section):
-        if isinstance(part, Mapping) and all(
-            child is None for child in part.values()
-        ):  # it would be a job of the defaults
+        # It would be a job of the defaults
+        if isinstance(part, Mapping) and all(child is None for child in part.values()):
             raise UserError(f"{path}[{index}]: this part lists nothing; give it some of {', '.join(SECTIONS)}.")
     return [row for index, part in enumerate(section) for row in rows(part, f"{path}[{index}]")]
 
