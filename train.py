@@ -8,7 +8,7 @@ with stopping.loading():
     import hydra
     from omegaconf import DictConfig
 
-    from torchlite import config
+    from torchlite import command_line, config
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -25,4 +25,4 @@ def main(cfg: DictConfig) -> float | None:
 
 
 if __name__ == "__main__":
-    sys.exit(config.command(main))
+    sys.exit(command_line.command(main))

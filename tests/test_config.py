@@ -21,7 +21,7 @@ def composed() -> Compose:
     """A composed config without running anything: `composed("optimizer=sgd")`."""
 
     def go(*words: str) -> Composed:
-        with initialize_config_dir(str(config.CONF), version_base="1.3"):
+        with initialize_config_dir(str(naming.CONF), version_base="1.3"):
             cfg = compose("config", list(words), return_hydra_config=True)
         choices = dict(cfg.hydra.runtime.choices)
         return config.plain(config.without_hydra(cfg), choices, list(words))
@@ -39,8 +39,8 @@ OPEN = {  # what an option leaves to its user
 
 
 def options() -> list[tuple[str, str]]:
-    groups = (*config.GROUPS, "experiment")
-    return [(group, path.stem) for group in groups for path in sorted((config.CONF / group).glob("*.yaml"))]
+    groups = (*naming.GROUPS, "experiment")
+    return [(group, path.stem) for group in groups for path in sorted((naming.CONF / group).glob("*.yaml"))]
 
 
 @pytest.mark.parametrize(("group", "option"), options(), ids=lambda word: word)
@@ -49,8 +49,8 @@ def test_every_yaml_composes_and_passes_the_check(composed: Compose, group: str,
 
 
 def test_no_yaml_is_left_out() -> None:
-    sweeps = list((config.CONF / "sweep").glob("*.yaml"))  # planned by tests/sweep/test_plan.py
-    assert len(options()) + len(sweeps) == len([p for p in config.CONF.rglob("*.yaml") if p.parts[-3] == "conf"])
+    sweeps = list((naming.CONF / "sweep").glob("*.yaml"))  # planned by tests/sweep/test_plan.py
+    assert len(options()) + len(sweeps) == len([p for p in naming.CONF.rglob("*.yaml") if p.parts[-3] == "conf"])
     assert len(options()) >= 32
 
 
@@ -97,7 +97,7 @@ def test_names_are_made_of_the_fixed_words(composed: Compose) -> None:
     assert composed("name=mine").name == "mine"
     words = ["-m", "model=mlp,small_cnn", "optimizer=sgd"]
     choices = {"data": "digits", "model": "mlp", "optimizer": "sgd"}
-    assert naming.run_name(choices, words, config.GROUPS, frozenset({"model"})) == "digits-sgd"
+    assert naming.run_name(choices, words, frozenset({"model"})) == "digits-sgd"
 
 
 def test_what_comes_from_the_environment_stays_an_interpolation(
@@ -122,12 +122,6 @@ def test_what_comes_from_the_environment_stays_an_interpolation(
 def test_an_experiment_wins_over_the_root(composed: Compose) -> None:
     assert composed("experiment=digits_default").config["trainer"]["max_epochs"] == 30
     assert composed("experiment=digits_default", "trainer.max_epochs=2").config["trainer"]["max_epochs"] == 2
-
-
-def test_values_inside_a_swept_group_wait_for_the_jobs() -> None:
-    words = ["-m", "optimizer=sgd,rmsprop", "optimizer.momentum=0.8", "seed=1", "model.widths=[8,16]"]
-    assert config.for_each_job(words) == [*words[:2], "optimizer.momentum=choice(0.8)", *words[3:]]
-    assert config.for_each_job(words[1:]) == words[1:]
 
 
 # Trust: judged on the object, whatever path leads to it

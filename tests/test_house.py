@@ -20,7 +20,7 @@ LOOP = {
     "progress",
     "stopping",
 }  # never sees Hydra, files of config or what builds from them
-COMPOSING = {"config", "check", "build", "annotations", "mistakes", "resume"}
+COMPOSING = {"command_line", "config", "check", "build", "annotations", "mistakes", "resume"}
 MIDDLE = LOOP | COMPOSING | {"record", "provenance", "naming", "logs", "digests", "lines", "scores"}
 TOOLS = {"diagnose", "export", "compare", "reproduce", "sweep"}
 ROOMS = LEAVES | MIDDLE | TOOLS | {"run", "errors"}
@@ -33,7 +33,7 @@ EXTRA_LIBRARIES = {
 }  # the plan's own words for progress and for locks
 HYDRA = {"hydra", "omegaconf"}
 HYDRA_ROOMS = re.compile(
-    r"^(train\.py|diagnose\.py|src/torchlite/(config\.py|build\.py|sweep/.*)|src/hydra_plugins/.*|tests/.*)$"
+    r"^(train\.py|diagnose\.py|src/torchlite/(command_line\.py|config\.py|build\.py|sweep/.*)|src/hydra_plugins/.*|tests/.*)$"
 )
 BAD_FILES = re.compile(r"^(utils?|helpers?|common|misc|base|managers?|wrappers?|factory|registry)(\.py)?$")
 BAD_CLASSES = re.compile(r"^(Base[A-Z]\w*|\w+(Manager|Wrapper|Factory|Registry|Helpers?|Utils?))$")

@@ -183,7 +183,7 @@ def test_refusing_a_word_imports_no_torch(command: Command, tmp_path: Path) -> N
     probe = tmp_path / "probe.py"
     probe.write_text(
         f"import sys, runpy\nsys.path.insert(0, {str(ROOT)!r})\nsys.argv = ['train.py', sys.argv[1]]\n"
-        "from torchlite import config\nimport train\ncode = config.command(train.main)\n"
+        "from torchlite import command_line\nimport train\ncode = command_line.command(train.main)\n"
         "print(code, sorted({'torch', 'torchvision', 'timm'} & set(sys.modules)))\n"
     )
     for word in ("optimizer=sdg", "optimzer=sgd", "sed=1"):

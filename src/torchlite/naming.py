@@ -4,8 +4,11 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+CONF = Path(__file__).resolve().parents[2] / "conf"
+GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")  # of it, that make up every config
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
 NOT_IDENTITY = (
     *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates", "trainer.max_minutes"),
@@ -56,14 +59,12 @@ def _canonical(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def run_name(
-    choices: dict[str, str | None], overrides: Sequence[str], groups: Sequence[str], swept: frozenset[str] = frozenset()
-) -> str:
+def run_name(choices: dict[str, str | None], overrides: Sequence[str], swept: frozenset[str] = frozenset()) -> str:
     """A readable name of the words that are fixed: the experiment, or data and model, then other groups that were typed."""
     typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
     words = [choices["experiment"]] if choices.get("experiment") and "experiment" not in swept else []
     first = () if words else ("data", "model")
-    for group in (*first, *(g for g in groups if g in typed and g not in first)):
+    for group in (*first, *(g for g in GROUPS if g in typed and g not in first)):
         if group not in swept and choices.get(group):
             words.append(choices[group])
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(str(word) for word in words))[:100] or "sweep"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchlite.config import GROUPS
 from torchlite.errors import UserError
+from torchlite.naming import GROUPS
 from torchlite.record import SINGLE_RUN
 
 NEVER_EQUAL = ("seconds/epoch", "images_per_second", "seconds")  # durations

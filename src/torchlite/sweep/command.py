@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from hydra_plugins import torchlite_sweep
-from torchlite import config, stopping
+from torchlite import command_line, stopping
 from torchlite.config import Composed
 from torchlite.data.cores import num_cores
 from torchlite.errors import DONE, FAULT, WAITING, UserError, refuse
@@ -55,7 +55,7 @@ def _sweep(master: DictConfig, launcher: Launcher, arguments: Sequence[str], par
         plan.show(jobs, directory, at_a_time, console)
         return DONE
     plan.check_data(jobs)
-    jobs = sweep_jobs.settle(directory, composed, threads(at_a_time), config.typed_command())
+    jobs = sweep_jobs.settle(directory, composed, threads(at_a_time), command_line.typed_command())
     plan.show(jobs, directory, at_a_time, console)
     if slots:
         return run_here(jobs, slots, composed[0].config["fail_fast"], console)

@@ -20,7 +20,7 @@ from torchlite.sweep.slots import Slots
 
 def ended(command: Callable[[], int]) -> int:
     """The exit code of a command; a mistake of the user and a stop are said in a line."""
-    os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # as in config.command
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # as in command_line.command
 
     def refused() -> int:
         try:

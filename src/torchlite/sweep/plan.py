@@ -19,11 +19,11 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 
-from torchlite import config, stopping
+from torchlite import command_line, config, stopping
 from torchlite.config import Composed
 from torchlite.data.cores import num_cores
 from torchlite.errors import UserError
-from torchlite.naming import run_name
+from torchlite.naming import GROUPS, run_name
 from torchlite.record import FINISHED, read_result
 from torchlite.sweep import grid
 from torchlite.sweep.jobs import Job
@@ -74,7 +74,7 @@ def _name(master: DictConfig, words: list[list[str]]) -> str:
     common = set.intersection(*map(set, words))
     keys = {word.partition("=")[0] for job in words for word in job if word not in common}
     file = choices.get("sweep")
-    made = run_name(choices, sorted(common), config.GROUPS, frozenset(keys))
+    made = run_name(choices, sorted(common), frozenset(keys))
     return f"{made}-{file}" if file else made
 
 
@@ -131,13 +131,13 @@ class _Composer:
             for override in values:  # as Hydra does
                 OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
-            raise UserError("\n".join(config.explain(words, sweep=True)) or str(error).splitlines()[0]) from error
+            raise UserError("\n".join(command_line.explain(words, sweep=True)) or str(error).splitlines()[0]) from error
         return config.plain(cfg, choices, words, self.directory)
 
 
 def _is_value(override: Override) -> bool:
     """Whether it sets a key that is there, and chooses no option of a group."""
-    chooses = override.key_or_group in (*config.GROUPS, "experiment") or "/" in override.key_or_group
+    chooses = override.key_or_group in (*GROUPS, "experiment") or "/" in override.key_or_group
     return override.type == OverrideType.CHANGE and not chooses and override.package is None
 
 
