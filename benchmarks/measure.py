@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+MANY = 50  # pairs, of which the extremes say little
 
 
 def interleave(ours: Callable[[], T], bare: Callable[[], T], rounds: int) -> list[tuple[T, T]]:
@@ -35,11 +36,14 @@ def interleave(ours: Callable[[], T], bare: Callable[[], T], rounds: int) -> lis
 
 
 def compared(what: str, pairs: Sequence[tuple[float, float]], unit: str, decimals: int) -> str:
-    """One line: the median of each side, and the median, lowest and highest ratio within a round."""
+    """One line: the median of each side, and the median, lowest and highest ratio within a round; of many the middle half."""
     ours, bare = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = [a / b for a, b in pairs]
     sides = f"torchlite {ours:.{decimals}f} {unit}, bare {bare:.{decimals}f} {unit}"
-    spread = f"{min(ratios):.3f} to {max(ratios):.3f}; medians of {len(pairs)} interleaved rounds"
+    low, _, high = statistics.quantiles(ratios, n=4)
+    many = len(pairs) >= MANY
+    extent = f"half of them {low:.3f} to {high:.3f}" if many else f"{min(ratios):.3f} to {max(ratios):.3f}"
+    spread = f"{extent}; medians of {len(pairs)} interleaved {'turns' if many else 'rounds'}"
     return f"{what}: {sides}, ratio {statistics.median(ratios):.3f} ({spread})"
 
 

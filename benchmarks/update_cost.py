@@ -1,22 +1,21 @@
 """What one update costs beside a bare PyTorch loop: same model, same optimizer flags, same batches.
 
-    python -m benchmarks.update_cost [ROUNDS]
+    python -m benchmarks.update_cost [EPOCHS]
 
 torchlite runs with what a run has by default: metrics, a line every 50 updates with the gradient's norm, the check for
 numbers that are not finite, digests, TensorBoard, a schedule, determinism, a checkpoint after each epoch and the best weights
-at the end; the bare loop with none of that. Both compute in a process whose glibc keeps freed memory, as a run's does. There
-is no validation part, which a bare loop would have to score as well.
+at the end; the bare loop with none of that. They take turns of a tenth of a second in one process, whose glibc keeps freed
+memory, as a run's does. There is no validation part, which a bare loop would have to score as well.
 """
 
+import copy
 import io
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from rich.console import Console
 from torch import nn
 from torch.optim import AdamW
 
-from benchmarks.measure import compared, interleave, machine
+from benchmarks.measure import compared, machine
 from torchlite.callbacks import Hooks, ProgressBar, TensorBoard
 from torchlite.data.image_data import ImageData
 from torchlite.data.preprocess import Preprocess
@@ -40,15 +39,10 @@ from torchlite.record import Record
 from torchlite.tasks import Classification
 from torchlite.trainer import Trainer
 
-NUM_IMAGES, NUM_EPOCHS, BATCH_SIZE = 60_000, 3, 128
+NUM_IMAGES, BATCH_SIZE = 60_000, 128
+NUM_EPOCHS = 10
+TURN = 39  # updates, a twelfth of an epoch
 FLAGS = {"lr": 1e-3, "weight_decay": 0.05, "fused": True}
-
-
-class Cost(NamedTuple):
-    """Microseconds per update."""
-
-    everything: float  # from the first batch to the best weights on disk
-    epochs: float  # within epochs: no checkpoints, no opening of TensorBoard
 
 
 def images() -> ImageData:
@@ -76,8 +70,73 @@ def model() -> nn.Module:
     return MLP(num_classes=10, in_chans=1, image_size=28, widths=[256]).train()
 
 
-def torchlite_cost(data: ImageData, **options: Any) -> Cost:
-    """A whole `Trainer.fit` with everything on; `options` are the trainer's."""
+class Turns:
+    """The training part as torchlite's loop reads it; before each turn of that the bare loop takes the same one.
+
+    So the machine is the same for both, however it drifts, and the bare loop's time is not in torchlite's.
+    """
+
+    def __init__(self, batches: Any, bare: Iterator[None]) -> None:
+        self.batches, self.bare = batches, bare
+        self.began: float | None = None
+        self.seconds: list[tuple[float, float]] = []  # of each turn: torchlite's, the bare loop's
+        self.ends_epoch: list[bool] = []  # whether a checkpoint was written in it
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        for index, batch in enumerate(self.batches.epoch(epoch, start)):
+            if begins_turn(index):
+                self.take(ends_epoch=index == 0)
+            yield batch
+
+    def take(self, ends_epoch: bool) -> None:
+        """Torchlite's turn is over: the bare loop's next."""
+        now = time.perf_counter()
+        if self.began is not None:
+            self.seconds.append((now - self.began, self.bare_seconds))
+            self.ends_epoch.append(ends_epoch)
+        set_determinism(False)
+        began = time.perf_counter()
+        next(self.bare, None)
+        self.bare_seconds = time.perf_counter() - began
+        set_determinism(True)
+        self.began = time.perf_counter()
+
+
+def begins_turn(index: int) -> bool:
+    """Whether the batch of this number in its epoch is the first of a turn; the last, smaller one of an epoch is not."""
+    return index % TURN == 0 and index < NUM_IMAGES // BATCH_SIZE
+
+
+def bare_loop(data: ImageData, fused: bool = True, grouped: bool = False) -> Iterator[None]:
+    """The loop a person would write by hand, a turn at a time; `grouped` with torchlite's two parameter groups, which cost
+    it a second kernel."""
+    network = model()
+    parameters = parameter_groups(network, FLAGS["weight_decay"]) if grouped else network.parameters()
+    optimizer = AdamW(parameters, **{**FLAGS, "fused": fused})
+    for epoch in range(NUM_EPOCHS):
+        for index, batch in enumerate(data.train.epoch(epoch)):
+            if begins_turn(index) and (epoch or index):
+                yield
+            optimizer.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(network(batch.images), batch.targets)
+            loss.backward()
+            optimizer.step()
+
+
+def bare_cost(data: ImageData) -> float:
+    """Microseconds per update of the bare loop alone."""
+    set_determinism(False)
+    started = time.perf_counter()
+    for _ in bare_loop(data):
+        pass
+    return (time.perf_counter() - started) / (NUM_EPOCHS * len(data.train)) * 1e6
+
+
+def beside(data: ImageData, bare: Iterator[None], **options: Any) -> Turns:
+    """A whole `Trainer.fit` with everything on, in turns with a bare loop; `options` are the trainer's."""
     network, task = model(), Classification(num_classes=10)
     trainer = Trainer(max_epochs=NUM_EPOCHS, **options)
     trainer.check_monitor(task.metrics)
@@ -86,70 +145,49 @@ def torchlite_cost(data: ImageData, **options: Any) -> Cost:
     total = NUM_EPOCHS * len(data.train)
     schedule = cosine(optimizer, total_updates=total, updates_per_epoch=len(data.train), warmup_epochs=1.0)
     hooks = Hooks({NAME: Digests(), "progress_bar": ProgressBar(), "tensorboard": TensorBoard()})
+    turns = Turns(data.train, bare)
+    taking_turns = copy.copy(data)
+    taking_turns.train = turns  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
         record = Record(Path(folder), {"seed": 0})
         record.console = Console(file=io.StringIO())  # no terminal, so no bar
         with record.open():
-            started = time.perf_counter()
             trainer.fit(
                 model=network,
                 task=task,
-                data=data,
+                data=taking_turns,
                 optimizer=optimizer,
                 schedule=ScheduleStepper(schedule, trainer.monitor_direction),
                 hooks=hooks,
                 record=record,
                 device=torch.device("cpu"),
             )
-            everything = time.perf_counter() - started
+            turns.take(ends_epoch=True)
             hooks.close()
-        within = sum(line.get("seconds/epoch", 0.0) for line in lines(Path(folder) / "metrics.jsonl"))
-    return Cost(everything / total * 1e6, within / total * 1e6)
+    return turns
 
 
-def lines(path: Path) -> Iterator[dict[str, float]]:
-    """The lines of a metrics file."""
-    with open(path, encoding="utf-8") as file:
-        yield from map(json.loads, file)
+def report(what: str, turns: Turns) -> None:
+    """A line for the turns within epochs, and the mean over all of them."""
+    each = [(ours / TURN * 1e6, bare / TURN * 1e6) for ours, bare in turns.seconds]
+    within = [pair for pair, ends in zip(each, turns.ends_epoch, strict=True) if not ends]
+    whole = sum(ours for ours, _ in each) / sum(bare for _, bare in each)
+    print(f"{compared(what, within, 'µs', 0)}; {whole:.3f} with checkpoints", flush=True)
 
 
-def bare_cost(data: ImageData, fused: bool = True, grouped: bool = False) -> Cost:
-    """The loop a person would write by hand; `grouped` with torchlite's two parameter groups, which cost it a second kernel."""
-    network = model()
-    set_determinism(False)
-    parameters = parameter_groups(network, FLAGS["weight_decay"]) if grouped else network.parameters()
-    optimizer = AdamW(parameters, **{**FLAGS, "fused": fused})
-    started = time.perf_counter()
-    for epoch in range(NUM_EPOCHS):
-        for batch in data.train.epoch(epoch):
-            optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(network(batch.images), batch.targets)
-            loss.backward()
-            optimizer.step()
-    each = (time.perf_counter() - started) / (NUM_EPOCHS * len(data.train)) * 1e6
-    return Cost(each, each)
-
-
-def main(rounds: int = 9) -> None:
+def main(num_epochs: int = NUM_EPOCHS) -> None:
+    global NUM_EPOCHS
+    NUM_EPOCHS = num_epochs
     keep_freed_memory()
     data = images()
     print(f"{machine()}, {torch.get_num_threads()} threads")
     print(f"784-256-10 MLP, AdamW, batch {BATCH_SIZE}, {NUM_EPOCHS} epochs of {len(data.train)} updates; per update:")
-    pairs = interleave(lambda: torchlite_cost(data), lambda: bare_cost(data), rounds)
-    print(compared("against the bare loop, both fused", [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
-    print(compared("the same with checkpoints", [(a.everything, b.everything) for a, b in pairs], "µs", 0))
-    pairs = interleave(lambda: torchlite_cost(data), lambda: bare_cost(data, grouped=True), max(5, rounds // 2))
-    print(
-        compared(
-            "against a bare loop with the same parameter groups", [(a.epochs, b.epochs) for a, b in pairs], "µs", 0
-        )
-    )
-    for what, options in {"with EMA": {"ema_decay": 0.999}, "with clipping": {"clip_grad_norm": 1.0}}.items():
-        run = partial(torchlite_cost, data, **options)
-        pairs = interleave(run, lambda: bare_cost(data), max(5, rounds // 2))
-        print(compared(what, [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
-    pairs = interleave(lambda: torchlite_cost(data), lambda: bare_cost(data, fused=False), max(5, rounds // 2))
-    print(compared("against a bare loop that is not fused", [(a.epochs, b.epochs) for a, b in pairs], "µs", 0))
+    beside(data, bare_loop(data))  # warms up
+    report("against the bare loop, both fused", beside(data, bare_loop(data)))
+    report("against a bare loop with the same parameter groups", beside(data, bare_loop(data, grouped=True)))
+    report("against a bare loop that is not fused", beside(data, bare_loop(data, fused=False)))
+    report("with EMA", beside(data, bare_loop(data), ema_decay=0.999))
+    report("with clipping", beside(data, bare_loop(data), clip_grad_norm=1.0))
 
 
 if __name__ == "__main__":
