@@ -38,9 +38,11 @@ bench: $(STAMP)
 
 # The quick entries of the ledger, repeated by this code; those whose data has to be downloaded where it is there
 verify: $(STAMP)
-	$(VENV_PYTHON) reproduce.py experiments/digits_default --code here
-	@if [ -d data/FashionMNIST/raw ] && [ -d experiments/fashion_mnist_optimizers ]; then \
-	  $(VENV_PYTHON) reproduce.py experiments/fashion_mnist_optimizers --code here --data-dir data; fi
+	@found=0; \
+	$(VENV_PYTHON) reproduce.py experiments/digits_default --code here || found=$$?; \
+	if [ -d data/FashionMNIST/raw ] && [ -d experiments/fashion_mnist_optimizers ]; then \
+	  $(VENV_PYTHON) reproduce.py experiments/fashion_mnist_optimizers --code here --data-dir data || found=$$?; fi; \
+	exit $$found
 
 clean:
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

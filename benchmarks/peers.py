@@ -22,11 +22,12 @@ import torch.nn.functional as F
 from torch.optim import AdamW
 from torch.utils.data import DataLoader, IterableDataset
 
-from benchmarks import update_cost
 from benchmarks.measure import compared, interleave, machine
 from benchmarks.update_cost import BATCH_SIZE, FLAGS, bare_cost, images, model
 from torchlite.data.image_data import ImageData
 from torchlite.randomness import set_determinism
+
+NUM_EPOCHS = 3
 
 
 class Served(IterableDataset):
@@ -48,10 +49,10 @@ class Served(IterableDataset):
 
 
 def timed(run: Callable[[Served], Any], data: ImageData) -> float:
-    """Microseconds per update of something that trains for update_cost.NUM_EPOCHS."""
+    """Microseconds per update of something that trains for NUM_EPOCHS."""
     served = Served(data)
     run(served)
-    return (time.perf_counter() - served.started) / (update_cost.NUM_EPOCHS * len(data.train)) * 1e6
+    return (time.perf_counter() - served.started) / (NUM_EPOCHS * len(data.train)) * 1e6
 
 
 @contextlib.contextmanager
@@ -86,7 +87,7 @@ def lightning(data: ImageData, stripped: bool) -> float:
     off = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False, "enable_model_summary": False}
     with tempfile.TemporaryDirectory() as folder, unread():
         options = off if stripped else {"default_root_dir": folder}
-        trainer = L.Trainer(max_epochs=update_cost.NUM_EPOCHS, accelerator="cpu", **options)
+        trainer = L.Trainer(max_epochs=NUM_EPOCHS, accelerator="cpu", **options)
         return timed(lambda served: trainer.fit(Module(), DataLoader(served, batch_size=None)), data)
 
 
@@ -98,7 +99,7 @@ def accelerate(data: ImageData) -> float:
     network, optimizer = accelerator.prepare(network, AdamW(network.parameters(), **FLAGS))
 
     def run(served: Served) -> None:
-        for _ in range(update_cost.NUM_EPOCHS):
+        for _ in range(NUM_EPOCHS):
             for inputs, targets in served:
                 with accelerator.accumulate(network):
                     optimizer.zero_grad()
@@ -115,7 +116,7 @@ def ignite(data: ImageData) -> float:
     network = model()
     trainer = create_supervised_trainer(network, AdamW(network.parameters(), **FLAGS), F.cross_entropy)
     RunningAverage(output_transform=lambda loss: loss).attach(trainer, "loss")
-    return timed(lambda served: trainer.run(served, max_epochs=update_cost.NUM_EPOCHS), data)
+    return timed(lambda served: trainer.run(served, max_epochs=NUM_EPOCHS), data)
 
 
 def timm_style(data: ImageData) -> float:
@@ -125,12 +126,12 @@ def timm_style(data: ImageData) -> float:
 
     network = model()
     optimizer = AdamW(network.parameters(), **FLAGS)
-    schedule = CosineLRScheduler(optimizer, t_initial=update_cost.NUM_EPOCHS * len(data.train), t_in_epochs=False)
+    schedule = CosineLRScheduler(optimizer, t_initial=NUM_EPOCHS * len(data.train), t_in_epochs=False)
     meter = AverageMeter()
 
     def run(served: Served) -> None:
         update = 0
-        for _ in range(update_cost.NUM_EPOCHS):
+        for _ in range(NUM_EPOCHS):
             for inputs, targets in served:
                 loss = F.cross_entropy(network(inputs), targets)
                 optimizer.zero_grad()
@@ -157,7 +158,7 @@ def main(rounds: int = 5) -> None:
     }
     for what, run in sides.items():
         try:
-            pairs = interleave(run, lambda: bare_cost(data), rounds)
+            pairs = interleave(run, lambda: bare_cost(data, NUM_EPOCHS), rounds)
         except ImportError as error:
             print(f"{what}: {error}; pip install 'torchlite[bench]'", flush=True)
             continue

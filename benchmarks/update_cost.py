@@ -13,7 +13,7 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ from torchlite.tasks import Classification
 from torchlite.trainer import Trainer
 
 NUM_IMAGES, BATCH_SIZE = 60_000, 128
-NUM_EPOCHS = 10
 TURN = 39  # updates, a twelfth of an epoch
 FLAGS = {"lr": 1e-3, "weight_decay": 0.05, "fused": True}
 
@@ -74,10 +73,13 @@ class Turns:
     """The training part as torchlite's loop reads it; before each turn of that the bare loop takes the same one.
 
     So the machine is the same for both, however it drifts, and the bare loop's time is not in torchlite's.
+
+    Args:
+        wait: ends what torchlite does in the background, which would go on in the bare loop's turn.
     """
 
-    def __init__(self, batches: Any, bare: Iterator[None]) -> None:
-        self.batches, self.bare = batches, bare
+    def __init__(self, batches: Any, bare: Iterator[None], deterministic: bool, wait: Callable[[], None]) -> None:
+        self.batches, self.bare, self.deterministic, self.wait = batches, bare, deterministic, wait
         self.began: float | None = None
         self.seconds: list[tuple[float, float]] = []  # of each turn: torchlite's, the bare loop's
         self.ends_epoch: list[bool] = []  # whether a checkpoint was written in it
@@ -93,15 +95,15 @@ class Turns:
 
     def take(self, ends_epoch: bool) -> None:
         """Torchlite's turn is over: the bare loop's next."""
-        now = time.perf_counter()
         if self.began is not None:
-            self.seconds.append((now - self.began, self.bare_seconds))
+            self.wait()
+            self.seconds.append((time.perf_counter() - self.began, self.bare_seconds))
             self.ends_epoch.append(ends_epoch)
         set_determinism(False)
         began = time.perf_counter()
         next(self.bare, None)
         self.bare_seconds = time.perf_counter() - began
-        set_determinism(True)
+        set_determinism(self.deterministic)
         self.began = time.perf_counter()
 
 
@@ -110,13 +112,16 @@ def begins_turn(index: int) -> bool:
     return index % TURN == 0 and index < NUM_IMAGES // BATCH_SIZE
 
 
-def bare_loop(data: ImageData, fused: bool = True, grouped: bool = False) -> Iterator[None]:
-    """The loop a person would write by hand, a turn at a time; `grouped` with torchlite's two parameter groups, which cost
-    it a second kernel."""
+def bare_loop(data: ImageData, num_epochs: int, fused: bool = True, grouped: bool = False) -> Iterator[None]:
+    """The loop a person would write by hand, built, and then a turn at a time; `grouped` with torchlite's two parameter
+    groups, which cost it a second kernel."""
     network = model()
     parameters = parameter_groups(network, FLAGS["weight_decay"]) if grouped else network.parameters()
-    optimizer = AdamW(parameters, **{**FLAGS, "fused": fused})
-    for epoch in range(NUM_EPOCHS):
+    return turns_of(network, AdamW(parameters, **{**FLAGS, "fused": fused}), data, num_epochs)
+
+
+def turns_of(network: nn.Module, optimizer: AdamW, data: ImageData, num_epochs: int) -> Iterator[None]:
+    for epoch in range(num_epochs):
         for index, batch in enumerate(data.train.epoch(epoch)):
             if begins_turn(index) and (epoch or index):
                 yield
@@ -126,26 +131,27 @@ def bare_loop(data: ImageData, fused: bool = True, grouped: bool = False) -> Ite
             optimizer.step()
 
 
-def bare_cost(data: ImageData) -> float:
+def bare_cost(data: ImageData, num_epochs: int) -> float:
     """Microseconds per update of the bare loop alone."""
     set_determinism(False)
+    loop = bare_loop(data, num_epochs)
     started = time.perf_counter()
-    for _ in bare_loop(data):
+    for _ in loop:
         pass
-    return (time.perf_counter() - started) / (NUM_EPOCHS * len(data.train)) * 1e6
+    return (time.perf_counter() - started) / (num_epochs * len(data.train)) * 1e6
 
 
-def beside(data: ImageData, bare: Iterator[None], **options: Any) -> Turns:
+def beside(data: ImageData, num_epochs: int, bare: Iterator[None], **options: Any) -> Turns:
     """A whole `Trainer.fit` with everything on, in turns with a bare loop; `options` are the trainer's."""
     network, task = model(), Classification(num_classes=10)
-    trainer = Trainer(max_epochs=NUM_EPOCHS, **options)
+    trainer = Trainer(max_epochs=num_epochs, **options)
     trainer.check_monitor(task.metrics)
     set_determinism(trainer.deterministic)
     optimizer = AdamW(parameter_groups(network, FLAGS["weight_decay"]), **FLAGS)
-    total = NUM_EPOCHS * len(data.train)
+    total = num_epochs * len(data.train)
     schedule = cosine(optimizer, total_updates=total, updates_per_epoch=len(data.train), warmup_epochs=1.0)
     hooks = Hooks({NAME: Digests(), "progress_bar": ProgressBar(), "tensorboard": TensorBoard()})
-    turns = Turns(data.train, bare)
+    turns = Turns(data.train, bare, trainer.deterministic, wait=lambda: trainer.writer.wait())
     taking_turns = copy.copy(data)
     taking_turns.train = turns  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
@@ -175,19 +181,21 @@ def report(what: str, turns: Turns) -> None:
     print(f"{compared(what, within, 'µs', 0)}; {whole:.3f} with checkpoints", flush=True)
 
 
-def main(num_epochs: int = NUM_EPOCHS) -> None:
-    global NUM_EPOCHS
-    NUM_EPOCHS = num_epochs
+def main(num_epochs: int = 10) -> None:
     keep_freed_memory()
     data = images()
     print(f"{machine()}, {torch.get_num_threads()} threads")
-    print(f"784-256-10 MLP, AdamW, batch {BATCH_SIZE}, {NUM_EPOCHS} epochs of {len(data.train)} updates; per update:")
-    beside(data, bare_loop(data))  # warms up
-    report("against the bare loop, both fused", beside(data, bare_loop(data)))
-    report("against a bare loop with the same parameter groups", beside(data, bare_loop(data, grouped=True)))
-    report("against a bare loop that is not fused", beside(data, bare_loop(data, fused=False)))
-    report("with EMA", beside(data, bare_loop(data), ema_decay=0.999))
-    report("with clipping", beside(data, bare_loop(data), clip_grad_norm=1.0))
+    print(f"784-256-10 MLP, AdamW, batch {BATCH_SIZE}, {num_epochs} epochs of {len(data.train)} updates; per update:")
+
+    def measured(options: dict[str, Any], bare: dict[str, Any]) -> Turns:
+        return beside(data, num_epochs, bare_loop(data, num_epochs, **bare), **options)
+
+    measured({}, {})  # warms up
+    report("against the bare loop, both fused", measured({}, {}))
+    report("against a bare loop with the same parameter groups", measured({}, {"grouped": True}))
+    report("against a bare loop that is not fused", measured({}, {"fused": False}))
+    report("with EMA", measured({"ema_decay": 0.999}, {}))
+    report("with clipping", measured({"clip_grad_norm": 1.0}, {}))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from torchlite import build, config, naming, run
+from torchlite import build, command_line, config, naming, run
 from torchlite.check import check_nodes
 from torchlite.config import Composed
 from torchlite.errors import UserError
@@ -21,7 +21,7 @@ def composed() -> Compose:
     """A composed config without running anything: `composed("optimizer=sgd")`."""
 
     def go(*words: str) -> Composed:
-        with initialize_config_dir(str(naming.CONF), version_base="1.3"):
+        with initialize_config_dir(str(command_line.CONF), version_base="1.3"):
             cfg = compose("config", list(words), return_hydra_config=True)
         choices = dict(cfg.hydra.runtime.choices)
         return config.plain(config.without_hydra(cfg), choices, list(words))
@@ -40,7 +40,7 @@ OPEN = {  # what an option leaves to its user
 
 def options() -> list[tuple[str, str]]:
     groups = (*naming.GROUPS, "experiment")
-    return [(group, path.stem) for group in groups for path in sorted((naming.CONF / group).glob("*.yaml"))]
+    return [(group, path.stem) for group in groups for path in sorted((command_line.CONF / group).glob("*.yaml"))]
 
 
 @pytest.mark.parametrize(("group", "option"), options(), ids=lambda word: word)
@@ -49,8 +49,8 @@ def test_every_yaml_composes_and_passes_the_check(composed: Compose, group: str,
 
 
 def test_no_yaml_is_left_out() -> None:
-    sweeps = list((naming.CONF / "sweep").glob("*.yaml"))  # planned by tests/sweep/test_plan.py
-    assert len(options()) + len(sweeps) == len([p for p in naming.CONF.rglob("*.yaml") if p.parts[-3] == "conf"])
+    sweeps = list((command_line.CONF / "sweep").glob("*.yaml"))  # planned by tests/sweep/test_plan.py
+    assert len(options()) + len(sweeps) == len([p for p in command_line.CONF.rglob("*.yaml") if p.parts[-3] == "conf"])
     assert len(options()) >= 32
 
 

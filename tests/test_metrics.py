@@ -1,12 +1,10 @@
 """Averages are over samples, and accuracy counts what it says."""
 
-from functools import partial
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchlite.metrics import MOST_DEFERRED, Averages, topk_correct
+from torchlite.metrics import Averages, topk_correct
 
 
 def test_the_last_small_batch_weighs_what_it_holds() -> None:
@@ -28,24 +26,6 @@ def test_means_do_not_depend_on_the_cut(batches: list[list[float]]) -> None:
     whole.add({"loss": torch.tensor([v for batch in batches for v in batch], dtype=torch.float64)})
     for other in (cut, merged):
         assert abs(other.means()["loss"] - whole.means()["loss"]) < 1e-9
-
-
-def test_what_is_to_be_computed_is_so_when_read_and_no_more_than_some_is_held_back() -> None:
-    calls = []
-
-    def values(number: int) -> torch.Tensor:
-        calls.append(number)
-        return torch.tensor([number % 2 == 0] * (number + 1))
-
-    averages, at_once = Averages(), Averages()
-    for number in range(MOST_DEFERRED - 1):
-        averages.add({"even": partial(values, number)})
-    assert not calls
-    averages.add({"even": partial(values, MOST_DEFERRED - 1)})
-    assert calls == list(range(MOST_DEFERRED))
-    for number in list(calls):
-        at_once.add({"even": values(number).float()})
-    assert averages.means() == at_once.means()
 
 
 def test_state_goes_through_a_checkpoint() -> None:

@@ -7,7 +7,6 @@ from torch import nn
 
 from torchlite.data.batches import Batch
 from torchlite.errors import UserError
-from torchlite.metrics import Averages
 from torchlite.tasks import Classification
 
 
@@ -22,11 +21,7 @@ def test_losses_are_per_sample(batch: Batch) -> None:
     step = Classification(3, label_smoothing=0.1).training_step(model, batch)
     expected = F.cross_entropy(model(batch.images), batch.targets, reduction="none", label_smoothing=0.1)
     assert step.losses.shape == (6,) and torch.equal(step.losses, expected)
-    assert step.losses.requires_grad
-    averages = Averages()
-    averages.add(step.metrics)
-    right = (model(batch.images).argmax(dim=1) == batch.targets).tolist()
-    assert averages.means() == {"acc1": sum(right) / 6}
+    assert step.losses.requires_grad and not step.metrics["acc1"].requires_grad
 
 
 def test_class_weights_scale_their_samples(batch: Batch) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from torchlite.data.batches import Batch
 from torchlite.errors import UserError
 from torchlite.models import SmallCNN, recompute_activations
-from torchlite.tasks import Classification
+from torchlite.tasks import Classification, Step
 from torchlite.trainer import Trainer
 from torchlite.update import NotFiniteError, Updater
 
@@ -123,6 +123,16 @@ def test_a_bad_update_is_never_applied_and_is_told_of(bad: float) -> None:
     with pytest.raises(NotFiniteError, match=r"update 7: the gradient of 0.weight is not finite.*Samples: 0, 1, 2"):
         one.apply(data, 7)
     assert torch.equal(before, weights(one))
+
+
+def test_a_metric_may_not_pass_for_the_loss() -> None:
+    class Split(Classification):
+        def training_step(self, model: nn.Module, part: Any) -> Any:
+            step = super().training_step(model, part)
+            return Step(step.losses + 1, {"loss": step.losses.detach()})
+
+    with pytest.raises(UserError, match="Split.training_step: 'loss' is the loss; name that metric otherwise"):
+        updater(task=Split(3)).apply(batch(8), 1)
 
 
 def test_memory_that_runs_out_halves_the_micro_batch_and_keeps_the_update() -> None:

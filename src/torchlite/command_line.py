@@ -6,6 +6,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -23,8 +24,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes, stopping
 from torchlite.errors import FAULT, UserError, refuse
-from torchlite.naming import CONF, GROUPS
+from torchlite.naming import GROUPS
 
+CONF = Path(__file__).resolve().parents[2] / "conf"
 _command = ""  # as typed, before `for_each_job`
 
 

@@ -14,9 +14,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from torchlite import mistakes
-from torchlite.command_line import explain, typed_command
+from torchlite.command_line import CONF, explain, typed_command
 from torchlite.errors import UserError, printable, refuse
-from torchlite.naming import CONF, GROUPS, NOT_IDENTITY, identity_of, run_name
+from torchlite.naming import GROUPS, NOT_IDENTITY, identity_of, run_name
 
 _ENVIRONMENT = "\x00from the environment\x00"
 

@@ -91,7 +91,9 @@ class Digests(Callback):
         """Choose how often, and write the line of the weights that the run begins with."""
         convolutional = any(isinstance(module, CONVOLUTIONS) for module in trainer.model.modules())
         by_size = 1 if convolutional else math.ceil(batch.images.nbytes / BYTES_AT_ONCE)
-        self.every = max(by_size, math.ceil(trainer.total_updates / MOST_UPDATES))
+        every = max(by_size, math.ceil(trainer.total_updates / MOST_UPDATES))
+        # A power of two, so that of two runs one digests all that the other does
+        self.every = 1 << (every - 1).bit_length()
         if not self.num_lines and hasattr(self, "_initial"):
             self._put([{"every": self.every, "update": 0, "weights": self._initial}])
 

@@ -2,13 +2,12 @@
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 MOST_UNREAD = 1000  # sums of batches held back, tensors of one number each
-MOST_DEFERRED = 100  # of those still to be computed, which hold on to what that takes: 51 MB of 128 x 1,000 logits
 
 
 def topk_correct(logits: Tensor, targets: Tensor, k: int) -> Tensor:
@@ -40,15 +39,21 @@ class Averages:
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
-        self._unread: dict[str, list[tuple[Tensor, int] | Callable[[], Tensor]]] = {}
+        self._unread: dict[str, list[Tensor]] = {}
 
-    def add(self, values: Mapping[str, Tensor | Callable[[], Tensor]]) -> None:
-        """Count one batch in. `values` maps a name to one number per sample, [B], or to a function that will give them."""
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        """Count one batch in. `values` maps a name to one number per sample, [B]."""
         for name, value in values.items():
-            unread = self._unread.setdefault(name, [])
-            unread.append(_sum_and_count(value) if isinstance(value, Tensor) else value)
-            if len(unread) >= (MOST_UNREAD if isinstance(value, Tensor) else MOST_DEFERRED):
-                self._read()
+            total = value.count_nonzero() if value.dtype == torch.bool else value.detach().sum()
+            self.add_sum(name, total, value.numel())
+
+    def add_sum(self, name: str, total: Tensor, count: int) -> None:
+        """Count `count` samples in whose values add up to the scalar `total`."""
+        unread = self._unread.setdefault(name, [])
+        unread.append(total)
+        self._counts[name] = self._counts.get(name, 0) + count
+        if len(unread) >= MOST_UNREAD:
+            self._read()
 
     def means(self) -> dict[str, float]:
         """The mean of each name so far. Waits for the device."""
@@ -78,15 +83,7 @@ class Averages:
         self._counts = {name: int(pair[1]) for name, pair in state.items()}
 
     def _read(self) -> None:
-        for name, unread in self._unread.items():
-            pairs = [pair if isinstance(pair, tuple) else _sum_and_count(pair()) for pair in unread]
-            sums, counts = zip(*pairs, strict=True)
-            totals = torch.stack(sums).tolist()
-            self._sums[name] = functools.reduce(operator.add, totals, self._sums.get(name, 0.0))  # sum() compensates
-            self._counts[name] = self._counts.get(name, 0) + sum(counts)
+        for name, totals in self._unread.items():
+            values = torch.stack(totals).tolist()
+            self._sums[name] = functools.reduce(operator.add, values, self._sums.get(name, 0.0))  # sum() compensates
         self._unread.clear()
-
-
-def _sum_and_count(values: Tensor) -> tuple[Tensor, int]:
-    total = values.count_nonzero() if values.dtype == torch.bool else values.detach().sum()
-    return total, values.numel()

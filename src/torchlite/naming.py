@@ -1,14 +1,13 @@
-"""How runs are known: an identity over what they compute, and readable names made of the words that were typed."""
+"""The groups of a config, and how runs are known: an identity over what they compute, names made of the words typed."""
 
 import hashlib
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")  # of it, that make up every config
+# Of each every config has an option
+GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
 NOT_IDENTITY = (
     *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates", "trainer.max_minutes"),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchlite.errors import UserError
 from torchlite.metrics import Averages
-from torchlite.tasks.step import Metrics, Step
+from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
 ADVICE = "Try a lower optimizer.lr or trainer.clip_grad_norm=1."
@@ -57,7 +57,7 @@ class Updater:
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
-        self._losses: list[Tensor] = []  # of the samples of the latest update, by micro-batch
+        self.loss_sum = torch.zeros((), device=device)  # over the samples of the latest update
         self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
@@ -111,18 +111,18 @@ class Updater:
                     raise
                 self._halve(window)
                 continue
-            self._losses = [losses for losses, _ in parts]
-            for losses, metrics in parts:
-                # On CPU the sum waits as well: see Step
-                loss = losses if losses.device.type != "cpu" else functools.partial(Tensor.detach, losses)
-                self.averages.add({"loss": loss, **metrics})
+            sums = [loss_sum for loss_sum, _, _ in parts]
+            self.loss_sum = sums[0] if len(sums) == 1 else torch.stack(sums).sum()
+            for loss_sum, count, metrics in parts:
+                self.averages.add_sum("loss", loss_sum, count)
+                self.averages.add(metrics)
             return
 
     def _cut(self, batch: Any) -> tuple[Any, ...]:
         whole = self.micro_batch_size is None or self.micro_batch_size >= batch.ids.numel()
         return (batch,) if whole else tuple(batch.split(self.micro_batch_size))
 
-    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, Metrics]:
+    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, int, dict[str, Tensor]]:
         try:
             with self.autocast():
                 step = self.task.training_step(self.forward, part)
@@ -137,9 +137,13 @@ class Updater:
             raise UserError(
                 f"{type(self.task).__name__}.training_step has to return a Step with one loss a sample, [B]."
             )
+        if "loss" in step.metrics:
+            raise UserError(
+                f"{type(self.task).__name__}.training_step: 'loss' is the loss; name that metric otherwise."
+            )
         losses = step.losses
         self.scaler.scale(losses).backward(_share(len(losses), window, losses.dtype, losses.device))
-        return losses.detach(), step.metrics
+        return losses.detach().sum(), len(losses), step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -159,13 +163,7 @@ class Updater:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, PRECISIONS[self.precision])
 
-    # Losses and gradients
-
-    @property
-    def loss_sum(self) -> Tensor:
-        """The sum of the latest update's losses; a scalar on the device."""
-        sums = [losses.sum() for losses in self._losses]
-        return sums[0] if len(sums) == 1 else torch.stack(sums).sum()
+    # Gradients
 
     @property
     def grad_norm(self) -> Tensor:

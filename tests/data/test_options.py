@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from torchlite import config, naming
+from torchlite import command_line, config
 from torchlite.check import check_nodes, check_together
 
 WORDS = {  # what an option leaves open
@@ -39,13 +39,13 @@ BATCH_NODES = [
 
 
 def problems(option: str, *words: str) -> list[str]:
-    with initialize_config_dir(str(naming.CONF), version_base="1.3"):
+    with initialize_config_dir(str(command_line.CONF), version_base="1.3"):
         composed = config.resolve(compose("config", [f"data={option}", *words]))
     return check_nodes(composed) + check_together(composed)
 
 
 def test_no_option_is_forgotten() -> None:
-    assert {path.stem for path in (naming.CONF / "data").glob("*.yaml")} == WORDS.keys()
+    assert {path.stem for path in (command_line.CONF / "data").glob("*.yaml")} == WORDS.keys()
 
 
 @pytest.mark.parametrize("option", WORDS)

@@ -28,10 +28,10 @@ def test_the_digests_that_an_entry_keeps_are_enough(tmp_path: Path) -> None:
     result = {**RESULT, "updates": 450}
     for count in (1, 7, 12):
         new = past(tmp_path / "b", every(count, 450), result=result)
-        old = past(tmp_path / "a", thinned(new.digests), result=result)
+        old = past(tmp_path / "a", thinned(new), result=result)
         assert judge(old, new, None).verdict == "identical"
         assert judge(old, past(tmp_path / "c", every(count, 450)[:40], [], STOPPED), None, 24).verdict == "identical"
-    gone = [line for line in thinned(new.digests) if line["update"] != 60]
+    gone = [line for line in thinned(new) if line["update"] != 60]
     assert "nothing on update 60" in (judge(past(tmp_path / "d", gone, result=result), new, None).why or "")
 
 

@@ -42,3 +42,16 @@ def test_make_verify() -> None:
         shutil.rmtree(run)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "different: " not in done.stdout and ("identical" in done.stdout or "equivalent" in done.stdout)
+
+
+def test_make_verify_goes_on_after_an_entry_that_differs(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for folder in ("data/FashionMNIST/raw", "experiments/fashion_mnist_optimizers"):
+        (tmp_path / folder).mkdir(parents=True)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$2"\n[ "$2" != experiments/digits_default ] || exit 3\n')
+    python.chmod(0o755)
+    words = ["make", "-s", "-o", ".venv/.installed", "verify", f"VENV_PYTHON={python}"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert done.stdout.split() == ["experiments/digits_default", "experiments/fashion_mnist_optimizers"]
+    assert done.returncode != 0 and "Error 3" in done.stderr

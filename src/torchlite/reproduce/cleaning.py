@@ -89,7 +89,7 @@ def copied(past: Past, runs: Path) -> Past:
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     scores = [line for line in past.metrics if not any(name.startswith("update/") for name in line)]
     _write_lines(folder / "metrics.jsonl", scores)
-    _write_lines(folder / "digests.jsonl", thinned(past.digests))
+    _write_lines(folder / "digests.jsonl", thinned(past))
     if past.patch:
         shutil.copyfile(past.directory / "source.patch", folder / "source.patch")
     for name, text in past.modules.items():
@@ -143,10 +143,15 @@ def _reworded(value: Any, folder: str) -> Any:
     return re.sub(re.escape(folder) + r"(?![\w.-])", "${data_dir}", str(value))
 
 
-def thinned(digests: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def thinned(past: Past) -> list[dict[str, Any]]:
     """The digests that a verdict needs: of the beginning, of all weights, and some of the rest."""
-    step = max(1, math.ceil(max(digests, default=0) / DIGESTS_KEPT))
-    return [line for update, line in digests.items() if update <= FIRST or "weights" in line or update % step == 0]
+    step = step_kept(past)
+    return [line for update, line in past.digests.items() if update <= FIRST or "weights" in line or update % step == 0]
+
+
+def step_kept(past: Past) -> int:
+    """An entry keeps the digests of every so-manyth update after the first, all of which the run has."""
+    return past.every * max(1, math.ceil(max(past.digests, default=0) / past.every / DIGESTS_KEPT))
 
 
 def _write_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:

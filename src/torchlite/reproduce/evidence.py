@@ -1,11 +1,10 @@
 """What two records have to hold before they can be called the same: that nothing differs is said of what is there."""
 
-import math
 from collections.abc import Iterator
 
 from torchlite.digests import FIRST
 from torchlite.record import FINISHED
-from torchlite.reproduce.cleaning import DIGESTS_KEPT
+from torchlite.reproduce.cleaning import step_kept
 from torchlite.reproduce.parting import STAGES, key
 from torchlite.reproduce.records import Past
 
@@ -49,9 +48,9 @@ def _undigested(who: str, run: Past, updates: int | None) -> Iterator[str]:
             yield f"{who} has only {made} updates"
     if last < due:
         yield f"digests.jsonl of {who} ends at update {last}, before {end}"
-    step = max(1, math.ceil(last / DIGESTS_KEPT))  # an entry has no more than these
+    step = step_kept(run)  # of an entry, too
     for update in (*range(min(FIRST, end) + 1), *range(step, end + 1, step)):
-        if update not in run.digests and (update <= FIRST or update % run.every == 0):
+        if update not in run.digests:
             yield f"digests.jsonl of {who} has nothing on update {update}"
     if updates is None and "weights" not in run.digests[last]:
         yield f"digests.jsonl of {who} has no weights of the last update, {last}"

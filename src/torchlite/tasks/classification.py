@@ -1,7 +1,6 @@
 """Single-label classification: cross-entropy with label smoothing and class weights, top-k accuracy."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -54,9 +53,7 @@ class Classification:
         """Losses, with gradient, and accuracy of one batch in training mode."""
         logits = model(batch.images)
         self._check_shape(logits)
-        correct = partial(topk_correct, logits.detach(), batch.targets, 1)
-        deferred = logits.device.type == "cpu"  # a GPU would only hold on to the logits
-        return Step(self.losses(logits, batch.targets), {"acc1": correct if deferred else correct()})
+        return Step(self.losses(logits, batch.targets), {"acc1": topk_correct(logits.detach(), batch.targets, 1)})
 
     def evaluation_step(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         """Each name of `metrics` with one number per sample, [B]; called in evaluation mode, without gradient."""
