@@ -153,6 +153,7 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_too_small_for_a_checkpoint_is_said_and_the_run_goes_on_later(
     typed: Typed, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_time_limit_stops_the_run_to_be_resumed(typed: Typed, tmp_path: Path) 
     assert state(the_run(tmp_path / "outputs"))["progress"]["update"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_two_signals_end_the_process_at_once(tmp_path: Path, number: signal.Signals) -> None:
     """P01: as a shell sees it, `python train.py && touch done`; the second signal ends it within 5 s."""
@@ -113,6 +114,7 @@ def test_two_signals_end_the_process_at_once(tmp_path: Path, number: signal.Sign
     assert time.monotonic() - sent < 5
 
 
+@pytest.mark.slow
 def test_jobs_of_a_sweep_that_were_told_to_stop_go_on(stopped: Typed, tmp_path: Path) -> None:
     """C10: the signal came to each job alone, so each stops, and the sweep waits to be gone on with."""
     assert stopped(None, "-m", *BASE, "seed=0,1", "name=straight").code == 0
@@ -127,6 +129,7 @@ def test_jobs_of_a_sweep_that_were_told_to_stop_go_on(stopped: Typed, tmp_path: 
             assert_same_run(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "goes_on"), [("MachineError", True), ("RuntimeError", False)])
 def test_a_sweeps_job_that_the_machine_failed_goes_on(stopped: Typed, tmp_path: Path, kind: str, goes_on: bool) -> None:
     assert stopped(20, "-m", *BASE, "name=s").code == 75

@@ -86,6 +86,7 @@ def test_histograms(typed: Typed, tmp_path: Path) -> None:
     assert [event.step for event in events.Histograms(name)] == [34, 68]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # MLflow's own
 def test_mlflow_on_its_local_store(stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F8: for real, and a resumed run goes on in the same MLflow run."""

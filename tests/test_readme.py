@@ -128,6 +128,7 @@ def test_comparisons_run_as_typed(typed: Typed, command: Command) -> None:
         assert done.code == 0 and "left out" not in done.text, f"{shown}\n{done.text}"
 
 
+@pytest.mark.slow
 def test_the_page_on_adding(command: Command, tmp_path: Path) -> None:
     """A stranger's model: one file and one yaml, from outside the repository, copied from the page."""
     page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")

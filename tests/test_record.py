@@ -70,6 +70,7 @@ def test_no_secret_of_the_environment_is_written(typed: Typed, tmp_path: Path, m
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_runs_started_at_once_get_a_directory_each(command: Command, tmp_path: Path) -> None:
     """B01"""
     words = ["model=mlp", "trainer=smoke", "trainer.num_threads=1", "name=same"]
@@ -97,6 +98,7 @@ def test_a_claim_never_gives_a_directory_twice(tmp_path: Path, monkeypatch: pyte
     assert tmp_path / "name" / "20260101-000000-abcdef01-40" in claimed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chdir", ["true", "false"])
 @pytest.mark.parametrize("sweep", [[], ["-m"]], ids=["single", "sweep"])
 def test_relative_paths_are_the_callers(typed: Typed, tmp_path: Path, chdir: str, sweep: list[str]) -> None:
@@ -155,6 +157,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     assert not record.is_locked(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_run_says_running_and_leaves_its_lock_free(tmp_path: Path) -> None:
     words = [sys.executable, str(ROOT / "train.py"), "trainer.max_epochs=1000", "model=mlp"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL)
@@ -232,6 +235,7 @@ def test_outputs_that_cannot_be_written_are_one_line(typed: Typed, tmp_path: Pat
     assert done.code == 2 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_does_not_stop_a_run(tmp_path: Path) -> None:
     words = (
         f"{shlex.quote(sys.executable)} {shlex.quote(str(ROOT / 'train.py'))} trainer.max_epochs=3 model=mlp | head -1"

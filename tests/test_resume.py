@@ -35,7 +35,13 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+# Those that every test run tries; the rest are slow
+OFTEN = ("plain", "micro-batches, a trailing window", "small_cnn and dropout", "mixup", "ema", "onecycle")
+
+
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in VARIANTS]
+)
 def test_stopped_in_mid_epoch_and_resumed_equals_straight(stopped: Typed, tmp_path: Path, variant: str) -> None:
     """D01, D02, D04, D06"""
     (tmp_path / "conf" / "scheduler").mkdir(parents=True)
@@ -58,6 +64,7 @@ def test_the_same_run_twice_is_the_same(typed: Typed, tmp_path: Path) -> None:
     assert_same_run(the_run(tmp_path / "outputs" / "one"), the_run(tmp_path / "outputs" / "two"))
 
 
+@pytest.mark.slow
 def test_resumed_after_each_epoch(stopped: Typed, tmp_path: Path) -> None:
     """D02: warm-up and cosine, stopped after epochs 2, 3 and 4 of 10: the rate of every update is the straight run's."""
     words = ["model=mlp", "trainer.max_epochs=10", "scheduler.warmup_epochs=3", "trainer.log_every_updates=1"]

@@ -92,6 +92,7 @@ def test_h01_files_that_are_no_images_end_the_run_before_it_trains(typed: Typed,
     assert not list(Path("outputs").rglob("result.json"))
 
 
+@pytest.mark.slow
 def test_i04_a_killed_worker_is_two_clear_lines_and_the_run_goes_on(
     typed: Typed, folder: MakeFolder, tmp_path: Path
 ) -> None:

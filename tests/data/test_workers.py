@@ -33,6 +33,7 @@ class Slow:
         return image
 
 
+@pytest.mark.slow
 def test_i04_a_worker_that_is_killed_ends_the_epoch_with_advice(folder: MakeFolder) -> None:
     made = data(folder(per_class=40), transforms=[Slow()])
     handler = signal.getsignal(signal.SIGCHLD)

@@ -30,6 +30,7 @@ def test_every_family_takes_channels_and_classes(model_name: str, image_size: in
         assert model(torch.randn(1, in_chans, image_size, image_size)).shape == (1, 7)
 
 
+@pytest.mark.slow
 def test_the_head_of_every_network_is_replaced() -> None:
     """The head is found by its position: this holds the rule against every network that torchvision has."""
     for name in torchvision.models.list_models(module=torchvision.models):

@@ -18,6 +18,7 @@ def repetition(folder: Path) -> Path:
     return the_run(folder / "outputs" / "reproduced")
 
 
+@pytest.mark.slow
 def test_a_run_is_repeated_from_its_record_alone(reproduce: Any, recorded: Path, tmp_path: Path) -> None:
     """C6: the run is moved, its weights are gone, and it is repeated to the bit."""
     original = shutil.copytree(recorded, tmp_path / "kept")

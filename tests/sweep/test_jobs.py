@@ -70,6 +70,7 @@ def test_each_record_names_its_own_choice(typed: Typed, tmp_path: Path) -> None:
         assert hparams["model._target_"].string_value == target
 
 
+@pytest.mark.slow
 def test_lists_and_lists_of_choices_are_told_apart(typed: Typed, tmp_path: Path) -> None:
     """C03"""
     base = ["trainer=smoke", "model=mlp"]
@@ -124,6 +125,7 @@ def test_a_sweep_leaves_single_runs_alone(typed: Typed, tmp_path: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in single.rglob("*")}
 
 
+@pytest.mark.slow
 def test_skipping_says_so_and_says_when_the_code_was_another(typed: Typed, tmp_path: Path) -> None:
     words = [
         "-m",

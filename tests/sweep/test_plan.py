@@ -65,6 +65,7 @@ def test_a_sweep_file_can_name_options_by_a_pattern(typed: Typed, tmp_path: Path
     assert done.code == 0 and "optimizer=adam " in done.stdout and "optimizer=adamw" in done.stdout, done.text
 
 
+@pytest.mark.slow
 def test_a_plan_tells_what_is_done_and_what_it_will_take(typed: Typed, tmp_path: Path) -> None:
     assert typed("-m", *BASE, "name=s", "seed=0,1").code == 0
     done = typed("-m", *BASE, "name=s", "seed=0,1,2,3", "dry_run=true")
@@ -77,6 +78,7 @@ def test_a_plan_tells_what_is_done_and_what_it_will_take(typed: Typed, tmp_path:
     assert done.code == 0 and "1 finished, 1 new" in done.stdout, done.text
 
 
+@pytest.mark.slow
 def test_the_mapping_of_directories_to_words_is_kept(typed: Typed, tmp_path: Path) -> None:
     """B06: long words and slashes give one flat, safe name each; a changed definition extends the sweep."""
     long = ["trainer=smoke", "model=mlp", "model.widths=" + "[" + ",".join(["8"] * 120) + "]", "name=s"]
