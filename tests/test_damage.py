@@ -270,6 +270,7 @@ def test_epochs_are_counted_not_spelt(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"epoch-10001.pt", "epoch-of-mine.pt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two words", "a=b,c", "ü日本", "it's", "100%#@[x]{y}", "${name}", "-m"])
 def test_a_run_in_an_oddly_named_place_goes_on(
     stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -246,6 +246,7 @@ def test_pins_of_what_matters() -> None:
     assert {"torch==2.14.1", "torchvision==0.29.1"} <= set(pins)
 
 
+@pytest.mark.slow
 def test_default_run_imports_neither_torchvision_nor_timm(tmp_path: Path) -> None:
     words = ["train.py", "trainer=smoke"]
     program = (

@@ -145,6 +145,7 @@ def test_another_time_limit_and_another_logger_make_no_other_run(typed: Typed, t
     assert result(the_run(tmp_path / "outputs"))["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_can_be_named_without_quoting(stopped: Typed, tmp_path: Path) -> None:
     """A02: our own paths need none; a name with `=` in it works quoted, and the message shows how."""
     assert stopped(20, *BASE, "name=cut").code == 143

@@ -108,6 +108,7 @@ sys.meta_path.insert(0, Sends())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "module", "number"),
     [

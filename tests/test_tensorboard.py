@@ -92,6 +92,7 @@ def events_of(run: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [17, 20, 51])
 def test_curves_and_pictures_of_a_resumed_run_are_the_straight_ones(stopped: Typed, tmp_path: Path, cut: int) -> None:
     """M03: stopped at `cut`, then killed in effect later on: what came after the checkpoint is still in the event files.

@@ -116,6 +116,7 @@ def test_a_key_of_the_swept_options_need_not_be_the_defaults(typed: Typed, tmp_p
     assert [config["optimizer"]["momentum"] for config in configs] == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_single_runs_alone(typed: Typed, tmp_path: Path) -> None:
     assert typed(*WORDS[:2], "name=s").code == 0
     (single,) = (tmp_path / "outputs" / "s").iterdir()
@@ -179,6 +180,7 @@ def test_a_fault_while_a_sweep_is_planned_starts_no_job(typed: Typed, tmp_path: 
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_in_an_odd_directory(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = tmp_path / "o'brien, a=b 100% \\ ü"
     odd.mkdir()
@@ -188,6 +190,7 @@ def test_a_sweep_in_an_odd_directory(typed: Typed, tmp_path: Path, monkeypatch: 
     assert len(list((odd / "outputs").rglob("result.json"))) == 2
 
 
+@pytest.mark.slow
 def test_settings_of_one_job_do_not_reach_the_next(typed: Typed, tmp_path: Path) -> None:
     """C07: threads, precision and determinism, not only seeds."""
     words = ["trainer.max_epochs=1", "model=small_cnn", "model.widths=[4]"]

@@ -234,6 +234,7 @@ def test_a_number_of_jobs_that_is_none_is_refused(typed: Typed, tmp_path: Path, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_threads_are_what_they_were_when_the_sweep_began(typed: Typed, tmp_path: Path) -> None:
     words = ["-m", "model=mlp", "trainer.max_epochs=1", "name=s"]
     assert typed(*words, "seed=0").code == 0

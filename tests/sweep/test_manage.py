@@ -58,6 +58,7 @@ def test_retry_runs_what_is_not_finished_as_it_was_planned(typed: Typed, sweep, 
     assert "all 3 jobs are finished" in sweep("retry", "s").stdout
 
 
+@pytest.mark.slow
 def test_clean_keeps_the_checkpoints_of_the_best(typed: Typed, sweep, tmp_path: Path) -> None:
     typed("-m", *BASE, "name=s", "seed=0,1,2")
     done = sweep("clean", "s", "--keep", "1")
