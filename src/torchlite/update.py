@@ -142,8 +142,8 @@ class Updater:
                 f"{type(self.task).__name__}.training_step: 'loss' is the loss; name that metric otherwise."
             )
         losses = step.losses
-        self.scaler.scale(losses).backward(_share(len(losses), window, losses.dtype, losses.device))
-        return losses.detach().sum(), len(losses), step.metrics
+        self.scaler.scale(losses).backward(_share(losses.numel(), window, losses.dtype, losses.device))
+        return losses.detach().sum(), losses.numel(), step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
