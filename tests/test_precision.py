@@ -15,7 +15,7 @@ from torchlite.models import MLP, SmallCNN
 
 def test_auto_takes_bf16_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(model: nn.Module, supported: bool) -> tuple[str, bool, bool]:
-        monkeypatch.setattr(machine, "_computes_in_bf16", lambda device: supported)
+        monkeypatch.setattr(machine, "computes_in_bf16", lambda device: supported)
         found = machine.choose_formats(model, torch.device("cpu"), "auto", "auto", "auto")
         return found["precision"], found["channels_last"], found["compile"]
 
@@ -29,13 +29,13 @@ def test_auto_takes_bf16_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_auto_chose_is_said_recorded_and_kept_by_a_resume(
     stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "_computes_in_bf16", lambda device: True)
+    monkeypatch.setattr(machine, "computes_in_bf16", lambda device: True)
     words = ["model=small_cnn", "model.widths=[4]", "trainer=fast", "trainer.max_epochs=2"]
     done = stopped(20, *words)
     assert done.code == 143 and "auto chose precision bf16, channels_last True, compile False" in done.stdout
     choices = json.loads((the_run(tmp_path / "outputs") / "run.json").read_text())["choices"]
     assert (choices["precision"], choices["channels_last"], choices["deterministic"]) == ("bf16", True, False)
-    monkeypatch.setattr(machine, "_computes_in_bf16", lambda device: False)
+    monkeypatch.setattr(machine, "computes_in_bf16", lambda device: False)
     done = stopped(None, *words, "resume=auto")
     assert done.code == 0 and "auto chose precision bf16" in done.stdout
 

@@ -58,7 +58,7 @@ def choose_formats(
     """
     convolutional = any(isinstance(module, CONVOLUTIONS) for module in model.modules())
     if precision == "auto":
-        precision = "bf16" if _computes_in_bf16(device) and (device.type == "cuda" or convolutional) else "fp32"
+        precision = "bf16" if computes_in_bf16(device) and (device.type == "cuda" or convolutional) else "fp32"
     if channels_last == "auto":
         channels_last = convolutional and (device.type == "cuda" or precision == "bf16")
     if compile == "auto":
@@ -66,7 +66,8 @@ def choose_formats(
     return {"precision": precision, "channels_last": channels_last, "compile": compile}
 
 
-def _computes_in_bf16(device: torch.device) -> bool:
+def computes_in_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for bf16; without them it takes many times as long as fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -48,6 +48,7 @@ def test_of_some_updates_nothing_is_known_of_the_score(tmp_path: Path) -> None:
     assert judge(one, past(tmp_path / "b", DIGESTS[:3], [], stopped), wide, updates=2).verdict == "identical"
     verdict = judge(one, past(tmp_path / "c", changed(2, loss=1.5)[:3], [], stopped), wide, updates=2)
     assert verdict.verdict == "different" and verdict.now is None and verdict.parting is not None
+    assert verdict.why == "they part, and after --updates no final score tells whether it is as good"
     assert (
         judge(one, past(tmp_path / "d", changed(3, loss=1.5)[:4], [], stopped), wide, updates=2).verdict == "identical"
     )

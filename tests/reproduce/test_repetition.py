@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.repeats import change_facts
-from torchlite import provenance
+from torchlite import machine, provenance
 from torchlite.reproduce import command
 from torchlite.reproduce import repetition as repetition_module
 from torchlite.reproduce.records import Past, read
@@ -230,6 +230,18 @@ def test_a_device_that_is_not_here_is_said(said: Any, recorded: Path) -> None:
     change_facts(recorded, lambda facts: facts["choices"].update(device="cuda:7"))
     _, out, _ = said(recorded)
     assert "hardware: it ran on cuda:7, which is not here" in out
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_bf16", "slow"), [("bf16", False, True), ("bf16", True, False), ("fp32", False, False)]
+)
+def test_bf16_where_the_machine_has_none_is_said_to_be_slow(
+    said: Any, recorded: Path, monkeypatch: pytest.MonkeyPatch, precision: str, has_bf16: bool, slow: bool
+) -> None:
+    change_facts(recorded, lambda facts: facts["choices"].update(precision=precision))
+    monkeypatch.setattr(machine, "computes_in_bf16", lambda device: has_bf16)
+    _, out, _ = said(recorded)
+    assert ("bf16, which takes many times as long here; --updates 100 checks the first ones" in out) == slow
 
 
 @pytest.mark.parametrize(

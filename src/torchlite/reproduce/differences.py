@@ -64,9 +64,12 @@ def _machine(past: Past, num_threads: int) -> Iterator[str]:
     choices, then, now = past.facts["choices"], past.facts["hardware"], provenance.hardware()
     device = str(choices.get("device"))
     try:
-        machine.find_device(device)
+        found = machine.find_device(device)
     except UserError:
         yield f"hardware: it ran on {device}, which is not here"
+    else:
+        if choices.get("precision") == "bf16" and not machine.computes_in_bf16(found):
+            yield "hardware: it computed in bf16, which takes many times as long here; --updates 100 checks the first ones"
     keys = ["cpu_capability", "cpu"] if device == "cpu" else ["gpus", "cuda", "cudnn", "cpu"]
     for key in keys:
         if then.get(key) != now.get(key):

@@ -72,9 +72,11 @@ def judge(
         as_good = None not in (was, now, spread) and spread.low <= now <= spread.high  # type: ignore[union-attr, operator]
         why = beyond_rounding(past, new, parting, bool(same_data))
         verdict = EQUIVALENT if finished and as_good and why is None else DIFFERENT
-        if why is None and updates is None and not (finished and now is not None):
+        if why is None and updates is not None:
+            why = "they part, and after --updates no final score tells whether it is as good"
+        elif why is None and not (finished and now is not None):
             why = "no final score of both tells whether it is as good"
-        elif why is None and updates is None and spread is None:
+        elif why is None and spread is None:
             why = "nothing says how near a score is as good: add --tolerance, or repeat a published entry"
     elif why := lacking(past, new, updates):
         verdict = NOT_KNOWN
