@@ -121,6 +121,7 @@ def bare_loop(data: ImageData, num_epochs: int, fused: bool = True, grouped: boo
 
 
 def turns_of(network: nn.Module, optimizer: AdamW, data: ImageData, num_epochs: int) -> Iterator[None]:
+    """Nothing, before every turn but the first."""
     for epoch in range(num_epochs):
         for index, batch in enumerate(data.train.epoch(epoch)):
             if begins_turn(index) and (epoch or index):

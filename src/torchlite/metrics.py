@@ -44,8 +44,7 @@ class Averages:
     def add(self, values: Mapping[str, Tensor]) -> None:
         """Count one batch in. `values` maps a name to one number per sample, [B]."""
         for name, value in values.items():
-            total = value.count_nonzero() if value.dtype == torch.bool else value.detach().sum()
-            self.add_sum(name, total, value.numel())
+            self.add_sum(name, value.detach().sum(), value.numel())
 
     def add_sum(self, name: str, total: Tensor, count: int) -> None:
         """Count `count` samples in whose values add up to the scalar `total`."""

@@ -73,18 +73,13 @@ class Updater:
             NotFiniteError: the gradient is not finite; the weights are as before. On CUDA `look` raises it, later.
         """
         self._backward(batch)
-        scaled = self.scaler.is_enabled()
-        if scaled:
-            self.scaler.unscale_(self.optimizer)
+        self.scaler.unscale_(self.optimizer)
         parameters = [p for p in self.parameters if p.grad is not None]
         squares = self._squares([p.grad for p in parameters if p.grad is not None])
         self.grad_square = sum(squares) if isinstance(squares, list) else squares.sum()
-        if not scaled:
+        if not self.scaler.is_enabled():
             self._guard(squares, batch, update)
         self._clip(parameters)
-        if not scaled:
-            self.optimizer.step()
-            return True
         scale = self.scaler.get_scale()
         self.scaler.step(self.optimizer)
         self.scaler.update()

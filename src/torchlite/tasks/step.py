@@ -14,4 +14,4 @@ class Step:
     """
 
     losses: Tensor  # [B], one per sample, with gradient
-    metrics: dict[str, Tensor] = field(default_factory=dict)  # further numbers to average, each [B]
+    metrics: dict[str, Tensor] = field(default_factory=dict)  # further numbers to average, each [B]; none called loss
