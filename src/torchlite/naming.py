@@ -15,11 +15,17 @@ NOT_IDENTITY = (
 )
 LOGGERS = ("ProgressBar", "TensorBoard", "Histograms", "MLflow")
 LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in LOGGERS]
+OF_A_LOGGER = re.compile(rf"torchlite\.callbacks\.(\w+\.)?({'|'.join(LOGGERS)})")
 
 
 def identity_of(config: dict[str, Any]) -> str:
     """12 hex digits over what a resolved config computes."""
-    text = json.dumps(computed(config), sort_keys=True, ensure_ascii=True, default=str)
+    return hashed(computed(config))
+
+
+def hashed(computed: dict[str, Any]) -> str:
+    """12 hex digits over what `computed` gave."""
+    text = json.dumps(computed, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -46,7 +52,7 @@ def computed(config: dict[str, Any]) -> dict[str, Any]:
 
 def names_logger(target: Any) -> bool:
     """Whether a target names a callback that only logs, be it by the path of its own file; nothing is imported."""
-    return bool(re.fullmatch(rf"torchlite\.callbacks\.(\w+\.)?({'|'.join(LOGGERS)})", str(target)))
+    return OF_A_LOGGER.fullmatch(str(target)) is not None
 
 
 def _canonical(value: Any) -> Any:

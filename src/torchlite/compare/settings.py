@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchlite.compare.columns import Value, flattened
-from torchlite.naming import identity_of
+from torchlite.naming import computed, hashed, identity_of
 
 PLACE = "<data_dir>"
 MOST_TRIED = 64  # ways to read a config's paths
@@ -21,6 +21,7 @@ class Setting:
 
     identity: str
     placeless: dict[str, Any]
+    computed: dict[str, Any]
     values: dict[str, Value]
     config: dict[str, Value]
 
@@ -37,7 +38,8 @@ def _setting(text: str) -> Setting:
     placeless = _placeless(config)
     flat = flattened(config)
     flat.pop("seed", None)
-    return Setting(identity_of(placeless), placeless, flattened(placeless), flat)
+    shared = computed(placeless)
+    return Setting(hashed(shared), placeless, shared, flattened(placeless), flat)
 
 
 def is_recorded(identity: str, shared: Setting, config: dict[str, Any], overrides: Collection[str]) -> bool:
@@ -47,7 +49,7 @@ def is_recorded(identity: str, shared: Setting, config: dict[str, Any], override
     does not tell the two apart, so either will do. Nor can be told what came from the environment, which no record keeps, or
     a path that publishing took out of the words.
     """
-    if identity == identity_of({**shared.placeless, "seed": config["seed"]}):
+    if identity == hashed({**shared.computed, "seed": config["seed"]}):
         return True
     if re.search(r"\$\{[\w.]+:", json.dumps(shared.placeless)) or any("${data_dir}" in word for word in overrides):
         return True
