@@ -51,9 +51,8 @@ def test_killed_at_random_moments_equals_straight(typed: Typed, tmp_path: Path, 
              "data.drop_last=false", "trainer.micro_batch_size=40", "trainer.save_every_updates=2", "callbacks=early_stopping",
              "trainer.num_threads=1", "trainer.log_every_updates=3"]  # fmt: skip
     assert typed(*words, "name=straight").code == 0
-    straight = the_run(
-        shutil.move(tmp_path / "outputs" / "straight", tmp_path / "straight")
-    )  # resume=auto would find it
+    # Away from where resume=auto would find it
+    straight = the_run(shutil.move(tmp_path / "outputs" / "straight", tmp_path / "straight"))
     chance = random.Random(part)
     kills = 0
     while kills < 10:

@@ -3,9 +3,8 @@
 import sys
 
 DONE = 0
-FAULT = (
-    1  # of ours or of the machine: traceback in train.log, in result.json and, unless a MachineError, on the terminal
-)
+# Of ours or of the machine: traceback in train.log, in result.json and, unless a MachineError, on the terminal
+FAULT = 1
 MISTAKE = 2  # the user's: one short message, no traceback
 FINDINGS = 3  # a verdict of "different", a finding, a rejected certificate
 WAITING = 75  # stopped on purpose, waiting to be resumed

@@ -18,9 +18,8 @@ class Progress:
     batch: int = 0  # batches of the unfinished epoch that are done
     update: int = 0  # updates applied
     lines: int = 0  # lines in metrics.jsonl
-    best: dict[str, float] = field(
-        default_factory=dict
-    )  # {"update", "epoch", "val/acc1", …} of the best validation so far
+    # {"update", "epoch", "val/acc1", …} of the best validation so far
+    best: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)  # the same of the latest validation
     recent: list[dict[str, float]] = field(default_factory=list)  # the validations that a smoothed score averages
     epoch_seconds: float = 0.0  # spent on the unfinished epoch
@@ -92,9 +91,8 @@ def restore(trainer: Any, saved: dict[str, Any]) -> None:
     except (RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"The checkpoint is of another model or optimizer than this config's: {reason}") from error
-    trainer.optimizer._opt_called = (
-        True  # or torch warns, at a cut before an epoch's end, that the schedule steps first
-    )
+    # Or torch warns, at a cut before an epoch's end, that the schedule steps first
+    trainer.optimizer._opt_called = True
     trainer.hooks.load_state_dict(saved["callbacks"])
     trainer.progress = Progress(**saved["progress"])
     trainer.updater.skipped = saved["skipped"]

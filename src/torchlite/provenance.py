@@ -77,12 +77,8 @@ def _patch(top: Path) -> str | None:
         names = [name for name in new.split("\0") if name]
         if names:
             _git(top, "add", "--intent-to-add", "--", *names, GIT_INDEX_FILE=str(copy))
-        plain = (
-            "--no-color",
-            "--no-ext-diff",
-            "--src-prefix=a/",
-            "--dst-prefix=b/",
-        )  # whatever the user's git is set to
+        # Whatever the user's git is set to
+        plain = ("--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/")
         return _git(top, "diff", "--binary", *plain, "HEAD", GIT_INDEX_FILE=str(copy))
 
 

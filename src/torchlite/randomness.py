@@ -94,9 +94,8 @@ def set_determinism(enabled: bool) -> None:
     On: deterministic algorithms (an operation that has none warns and goes on), no cuDNN benchmark, no TF32. Uninitialized
     memory is not filled, since nothing here reads it and filling costs a small CNN 20 %.
     """
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-    )  # read when CUDA starts; cuBLAS is not deterministic without
+    # Read when CUDA starts; cuBLAS is not deterministic without
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(enabled, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = enabled

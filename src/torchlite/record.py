@@ -122,9 +122,8 @@ class Record:
         except OSError as error:
             if self.result["status"] == FINISHED:
                 raise
-            log.error(
-                f"{self.directory}/result.json cannot be written: {error.strerror}"
-            )  # what ended the run is worse
+            # What ended the run is worse
+            log.error(f"{self.directory}/result.json cannot be written: {error.strerror}")
 
     def _clear(self) -> None:
         """Take away what an earlier attempt left that did not get far enough to go on from."""

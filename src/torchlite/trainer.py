@@ -156,9 +156,7 @@ class Trainer:
         if self._validation_is_due():
             line |= self.validate()
         line["seconds/epoch"] = time.perf_counter() - self._epoch_started
-        if (
-            progress.update % self.log_every_updates
-        ):  # else the update's own line has it, and a curve has one point a step
+        if progress.update % self.log_every_updates:  # else the update's own line has it
             line["lr"] = self.lr
         self.write_line(line)
         self.hooks.call("on_epoch_end", self)

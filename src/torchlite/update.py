@@ -62,9 +62,8 @@ class Updater:
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
         self._found_inf = device.type == "cuda" and bool(optimizer.defaults.get("fused"))
-        self._pending: list[
-            tuple[Tensor, list[str], Tensor, int]
-        ] = []  # there: flags, names, ids, update since the last look
+        # There: flags, names, ids and number of the updates since the last look
+        self._pending: list[tuple[Tensor, list[str], Tensor, int]] = []
 
     def apply(self, batch: Any, update: int) -> bool:
         """Do update number `update` (from 1). False when fp16's scaler found an overflow and left it out.
@@ -195,11 +194,11 @@ class Updater:
         if self.clip_gradients is not None:
             self.clip_gradients(parameters, self.grad_norm)
             return
-        within = isinstance(self.grad_square, float) and math.sqrt(self.grad_square) + 1e-6 <= (
-            self.clip_grad_norm or 0.0
-        )
-        if self.clip_grad_norm is not None and not within:  # torch would multiply all by one
-            nn.utils.clip_grads_with_norm_(parameters, self.clip_grad_norm, self.grad_norm)
+        largest, square = self.clip_grad_norm, self.grad_square
+        # Known to be within: torch would multiply everything by one
+        within = largest is not None and isinstance(square, float) and math.sqrt(square) + 1e-6 <= largest
+        if largest is not None and not within:
+            nn.utils.clip_grads_with_norm_(parameters, largest, self.grad_norm)
         if self.clip_grad_value is not None:
             nn.utils.clip_grad_value_(parameters, self.clip_grad_value)
 

@@ -195,9 +195,8 @@ def test_jobs_at_a_time_have_gpus_and_cores_of_their_own(
     monkeypatch.setattr(slots, "num_cores", lambda: 8)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where the locks are
     words = ["-m", *BASE, "name=s", "hydra/launcher=local", "+callbacks.told._target_=tests.strangers.Environment"]
-    done = typed(
-        *words, "seed=0,1", "data.in_memory=false", "data.num_workers=1"
-    )  # loader workers are children of jobs
+    # Loader workers are children of jobs
+    done = typed(*words, "seed=0,1", "data.in_memory=false", "data.num_workers=1")
     assert done.code == 0, done.text
     told = sorted((path / "environment.txt").read_text() for path in jobs(tmp_path).values())
     assert told == ["3 4", "5 4"]

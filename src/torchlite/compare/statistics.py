@@ -60,9 +60,8 @@ class Paired:
     p: float | None  # two-sided, before correction; None where chance cannot be estimated
     why_not: str = ""  # why there is no p
     p_holm: float | None = None  # corrected for all comparisons of the table
-    more_seeds: int | None = (
-        None  # estimated, of both, to settle a close call; None: it is settled, or not worth settling
-    )
+    # Estimated, of both, to settle a close call; None: it is settled, or not worth settling
+    more_seeds: int | None = None
 
     @property
     def claimed(self) -> bool:

@@ -61,9 +61,8 @@ def show(report: Report, console: Console) -> None:
     if _width(tables[0], console) > console.width and console.is_terminal and report.baseline is not None:
         tables = [_table(report, tests=False), _table(report, scores=False)]  # rather than squeezed
     for table in tables:
-        console.width = max(
-            console.width, _width(table, console)
-        )  # a file, a pipe or a small terminal gets whole lines
+        # A file, a pipe or a small terminal gets whole lines
+        console.width = max(console.width, _width(table, console))
         console.print(table)
     for line in explained(report):
         console.out(line, highlight=False)

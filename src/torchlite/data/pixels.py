@@ -119,9 +119,8 @@ def _torchvision_decoder() -> Callable[[bytes], Tensor]:
             raise ValueError("Pillow decodes")
 
         return none
-    return lambda content: decode(
-        torch.frombuffer(bytearray(content), dtype=torch.uint8), 0, False
-    )  # 0: channels as stored
+    # 0: channels as stored
+    return lambda content: decode(torch.frombuffer(bytearray(content), dtype=torch.uint8), 0, False)
 
 
 def _is_upright(content: bytes) -> bool:

@@ -93,9 +93,8 @@ def _stage(quantity: str, update: int, since: int | None, settled: int | None, e
         return STAGES[quantity]
     if quantity == "loss" and since == update - 1:
         return f"the optimizer's step in update {since}, if the forward pass and the loss are the same"
-    first = (
-        1 if since is None else max(1, since + (settled == since))
-    )  # the step of the last that is the same may differ
+    # The step of the last that is the same may differ
+    first = 1 if since is None else max(1, since + (settled == since))
     return (
         f"all that updates {first} to {update} do, as not each is digested: inputs, forward, backward, optimizer's step"
     )

@@ -168,9 +168,8 @@ class Runner:
             self.signals.append(number)
 
         before = {number: signal.signal(number, note) for number in EXIT_CODES}
-        if (
-            signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-        ):  # a closed terminal stops it too; nohup does not want that
+        # A closed terminal stops it too; nohup does not want that
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, note)
         try:
             yield
