@@ -38,6 +38,8 @@ def test_what_auto_chose_is_said_recorded_and_kept_by_a_resume(
     monkeypatch.setattr(machine, "computes_in_bf16", lambda device: False)
     done = stopped(None, *words, "resume=auto")
     assert done.code == 0 and "auto chose precision bf16" in done.stdout
+    done = stopped(None, *words, "trainer.precision=fp32", "trainer.compile=false", "name=typed")
+    assert done.code == 0 and "auto chose channels_last False\n" in done.stdout
 
 
 @pytest.mark.slow

@@ -213,8 +213,9 @@ def _greet(
 ) -> None:
     """The first lines of the log."""
     log.info(f"{composed.name}: {_size(model)} parameters, {_sizes(data)}; writing to {_shown(rec.directory)}")
-    if "auto" in (trainer.precision, trainer.channels_last, trainer.compile):
-        log.info("auto chose " + ", ".join(f"{name} {value}" for name, value in formats.items()))
+    chosen = [f"{name} {value}" for name, value in formats.items() if getattr(trainer, name) == "auto"]
+    if chosen:
+        log.info("auto chose " + ", ".join(chosen))
     if trainer.monitor_is_odd:
         log.warning(f"trainer.monitor_mode={trainer.monitor_mode} keeps the worst {trainer.monitor}")
     if saved is not None:
