@@ -146,7 +146,8 @@ def _targets(value: Any) -> Iterator[str]:
 
 def packages() -> dict[str, str]:
     """Every installed distribution and its version, with Python's own."""
-    found = {d.metadata["Name"].lower(): d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
+    described = [distribution.metadata for distribution in importlib.metadata.distributions()]  # parsed at each access
+    found = {metadata["Name"].lower(): metadata["Version"] for metadata in described if metadata["Name"]}
     return {"python": platform.python_version()} | dict(sorted(found.items()))
 
 
