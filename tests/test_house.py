@@ -20,7 +20,7 @@ LOOP = {
     "progress",
     "stopping",
 }  # never sees Hydra, files of config or what builds from them
-COMPOSING = {"command_line", "config", "check", "build", "annotations", "mistakes", "resume"}
+COMPOSING = {"command_line", "config", "check", "contradictions", "build", "annotations", "mistakes", "resume"}
 MIDDLE = LOOP | COMPOSING | {"record", "provenance", "naming", "logs", "digests", "lines", "scores"}
 TOOLS = {"diagnose", "export", "compare", "reproduce", "sweep"}
 ROOMS = LEAVES | MIDDLE | TOOLS | {"run", "errors"}

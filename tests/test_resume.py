@@ -31,12 +31,24 @@ VARIANTS = {
     "freezing": ["+callbacks.freeze={_target_:torchlite.callbacks.Freeze,patterns:['*weight'],until_epoch:1}"],
     **{name: [f"scheduler={name}"] for name in ("cosine", "onecycle", "step", "plateau", "constant")},
     "multistep": ["scheduler=multistep", "scheduler.milestones_epochs=[1,2]"],
+    "a callback that draws": ["+callbacks.draws._target_=tests.strange_callbacks.Draws", "model.dropout=0.3"],
+    "loss weights": [
+        "+callbacks.weights={_target_:torchlite.callbacks.LossWeights,attribute:label_smoothing,values:{0:0.1,4:0.5}}"
+    ],
     "torch's own schedule": ["--config-dir", "conf", "scheduler=mine"],
 }
 
 
 # Those that every test run tries; the rest are slow
-OFTEN = ("plain", "micro-batches, a trailing window", "small_cnn and dropout", "mixup", "ema", "onecycle")
+OFTEN = (
+    "plain",
+    "a callback that draws",
+    "micro-batches, a trailing window",
+    "small_cnn and dropout",
+    "mixup",
+    "ema",
+    "onecycle",
+)
 
 
 @pytest.mark.parametrize(
@@ -206,28 +218,6 @@ def test_other_settings_are_refused_with_the_way_to_go(
     assert expected in done.stderr and "model.weights=" in done.stderr
 
 
-def test_other_data_is_refused(typed: Typed, tmp_path: Path) -> None:
-    import numpy as np
-
-    images = np.random.default_rng(0).integers(0, 256, (300, 8, 8), dtype=np.uint8)
-    words = [
-        "data=arrays",
-        "data.root=set",
-        "data.num_classes=3",
-        "data.channels=1",
-        "data.image_size=8",
-        "data.batch_size=32",
-    ]
-    words += ["data.preprocess.mean=[0.5]", "data.preprocess.std=[0.25]", "model=mlp", "trainer.max_epochs=3"]
-    (tmp_path / "set").mkdir()
-    for part, count in (("train", 200), ("test", 60)):
-        np.savez(tmp_path / "set" / f"{part}.npz", images=images[:count], labels=np.arange(count) % 3)
-    assert typed(*words, "+callbacks.bad={_target_:tests.strangers.Explodes,update:8}").code == 1
-    np.savez(tmp_path / "set" / "train.npz", images=images[:230], labels=np.arange(230) % 3)
-    done = typed(*words, "+callbacks.bad={_target_:tests.strangers.Explodes,update:8}", "resume=auto")
-    assert done.code == 2 and "the data is not what it was" in done.stderr, done.text
-
-
 @pytest.mark.parametrize("resume", ["nowhere", "."])
 def test_what_is_no_run_is_refused(typed: Typed, resume: str) -> None:
     done = typed(f"resume={resume}")
@@ -276,3 +266,13 @@ def test_a_run_that_stopped_early_trains_no_further(typed: Typed, tmp_path: Path
     done = typed(*words, "resume=auto")
     assert done.code == 0, done.text
     assert result(run)["last"]["epoch"] == 3 and len([line for line in lines(run) if "val/acc1" in line]) == 3
+
+
+def test_a_loss_weight_is_kept_by_a_resume_after_the_last_epoch(stopped: Typed, tmp_path: Path) -> None:
+    weight = "{_target_:torchlite.callbacks.LossWeights,attribute:label_smoothing,values:{0:0.0,4:0.8}}"
+    words = [*BASE, f"+callbacks.weights={weight}"]
+    assert stopped(None, *words, "name=straight").code == 0
+    assert stopped(51, *words, "name=cut").code == 143  # the last update of the last epoch
+    assert stopped(None, *words, "name=cut", "resume=auto").code == 0
+    straight, cut = (result(the_run(tmp_path / "outputs" / name)) for name in ("straight", "cut"))
+    assert straight["test"] == cut["test"]

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
 
 from tests.conftest import Typed
-from tests.runs import BASE, TIMES, the_run
+from tests.runs import BASE, TIMES, result, the_run
 from torchlite.callbacks.tensorboard import flat_hparams, image_grid
 
 
@@ -62,6 +63,19 @@ def test_hparams_take_any_config() -> None:
     config = {"a": None, "b": [1, 2], "c": {"d": True, "e": {"f": Path("x")}, "g": {}}, "h": 1.5, "i": "text"}
     flat = flat_hparams(config)
     assert flat == {"a": "None", "b": "[1, 2]", "c.d": True, "c.e.f": "x", "c.g": "{}", "h": 1.5, "i": "text"}
+
+
+class Halved(nn.Module):
+    """A preprocess that cannot be undone."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.float() / 510
+
+
+def test_batches_without_a_mistake_need_no_picture(typed: Typed, tmp_path: Path) -> None:
+    words = ["model=mlp", "trainer.max_epochs=8", "data.eval_batch_size=4", "trainer.num_threads=1"]
+    done = typed(*words, "~data.preprocess", "+data.preprocess._target_=tests.test_tensorboard.Halved")
+    assert done.code == 0 and result(the_run(tmp_path / "outputs"))["test"]["test/acc1"] > 0.8, done.text
 
 
 def test_a_grid_frames_every_image() -> None:

@@ -50,6 +50,15 @@ def test_micro_batches_equal_one_batch(micro_batch_size: int) -> None:
     assert whole.averages.means() == pytest.approx(cut.averages.means(), rel=1e-6)
 
 
+def test_batch_statistics_of_parts_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "torchlite")
+    for norm in (nn.GroupNorm(2, 6), nn.BatchNorm1d(6)):
+        caplog.clear()
+        updater(model=nn.Sequential(norm, nn.Linear(6, 3)), micro_batch_size=4)
+        said = "batch norm takes its statistics of each part" in caplog.text
+        assert said == isinstance(norm, nn.BatchNorm1d)
+
+
 @given(st.integers(1, 12), st.integers(1, 14))
 def test_an_update_is_the_mean_over_its_samples(num_samples: int, micro_batch_size: int) -> None:
     """G01: also for a last, smaller window: update 2 of 7 samples in windows of 6 has its 1 sample's gradient undivided."""
@@ -88,7 +97,7 @@ def test_other_ways_to_clip() -> None:
     own = updater(rate=1.0, clip_gradients=zero)
     own.apply(batch(8), 1)
     assert torch.equal(before, weights(own)) and seen[0] > 0
-    with pytest.raises(UserError, match="clip_gradients: it replaces"):
+    with pytest.raises(UserError, match="clip_gradients replaces"):
         Trainer(max_epochs=1, clip_gradients=zero, clip_grad_norm=1.0)
 
 

@@ -42,8 +42,8 @@ def _instantiate(node: dict[str, Any]) -> Any:
         raise (error.__cause__ or error) from None
 
 
-def model(node: dict[str, Any]) -> Any:
-    """The network of a node, with the weights in the file `weights` names."""
+def model(node: dict[str, Any], is_resumed: bool = False) -> Any:
+    """The network of a node, with the weights in the file `weights` names, unless a checkpoint is about to give it others."""
     arguments = dict(node)
     path = arguments.pop("weights", None) if weights_are_ours(locate(node["_target_"])) else None
     try:
@@ -60,7 +60,7 @@ def model(node: dict[str, Any]) -> Any:
 
     if not isinstance(network, nn.Module):
         raise UserError(f"model: a {type(network).__name__} is no torch.nn.Module.")
-    if path is not None:
+    if path is not None and not is_resumed:
         from torchlite.models import load_weights
 
         load_weights(network, path)

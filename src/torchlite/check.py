@@ -5,6 +5,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from torchlite.annotations import closest, fits, unfit
@@ -31,7 +32,7 @@ INNER_KINDS = ("torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.
 INNER_PLACES = ("torchlite.data", "torchlite.models", "torchvision.transforms")
 LIBRARIES = ("torch", "torchvision", "timm")
 # Whatever file their arguments name, so a record may not name them
-UNPICKLES = ("torchvision.datasets.lsun", "torch.utils.data.datapipes")
+UNPICKLES = ("torchvision.datasets.lsun", "torch.utils.data.datapipes", "timm.data")
 NOT_A_USERS = {
     *sys.stdlib_module_names,
     "torch",
@@ -192,28 +193,34 @@ def locate(target: Any) -> Any:
 
 @functools.cache
 def _locate(target: str) -> Any:
-    """The object a dotted path names. Raises UserError that says which part of it does not exist."""
+    """By the same steps as Hydra, which builds it: an attribute comes before a module of that name."""
     parts = target.split(".")
     if not all(part.isidentifier() for part in parts):
         raise UserError("write the dotted import path of a class or function.")
-    for cut in range(len(parts), 0, -1):
-        module_name = ".".join(parts[:cut])
-        try:
-            found = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise UserError(f"importing it failed: {error}.") from error
-            continue
-        except Exception as error:  # a fault in a module of the user's
-            raise UserError(f"importing it failed: {type(error).__name__}: {error}.") from error
-        for part in parts[cut:]:
-            if not hasattr(found, part):
-                where = getattr(found, "__name__", module_name)
-                raise UserError(f"{where} has no {part}.{closest(part, dir(found))}")
-            found = getattr(found, part)
-        return found
-    near = closest(parts[0], (*LIBRARIES, "torchlite"))
-    raise UserError(f"there is no module {parts[0]} in this folder or among the installed ones.{near}")
+    found = _imported(parts[0])
+    if found is None:
+        near = closest(parts[0], (*LIBRARIES, "torchlite"))
+        raise UserError(f"there is no module {parts[0]} in this folder or among the installed ones.{near}")
+    for index, part in enumerate(parts[1:], 2):
+        inner = getattr(found, part, None)
+        if inner is None and isinstance(found, ModuleType):
+            inner = _imported(".".join(parts[:index]))
+        if inner is None:
+            raise UserError(f"{getattr(found, '__name__', parts[index - 2])} has no {part}.{closest(part, dir(found))}")
+        found = inner
+    return found
+
+
+def _imported(name: str) -> ModuleType | None:
+    """The module, or None where there is none of this name. Raises UserError for one that does not import."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return None
+        raise UserError(f"importing it failed: {error}.") from error
+    except Exception as error:  # a fault in a module of the user's
+        raise UserError(f"importing it failed: {type(error).__name__}: {error}.") from error
 
 
 @functools.cache
@@ -261,37 +268,3 @@ def _name(target: Any) -> str:
 def weights_are_ours(target: Any) -> bool:
     """Whether `model.weights` means a file to start from, since the target has no argument of that name."""
     return "weights" not in signature(target)
-
-
-# Checks that need two nodes at once, and no data
-
-
-def check_together(config: dict[str, Any]) -> list[str]:
-    """Contradictions between the nodes of a config whose every node is sound, a line each."""
-    data, trainer, scheduler = config["data"], config["trainer"], config["scheduler"]
-    problems = []
-    if "val_fraction" in data and data["val_fraction"] == 0 and data["val"] is None:
-        for path, node in {"scheduler": scheduler, **config["callbacks"]}.items():
-            if node is not None and _needs_validation(locate(node["_target_"])):
-                place = path if path == "scheduler" else f"callbacks.{path}"
-                problems.append(f"{place} needs a validation part; set data.val_fraction above 0 or choose another.")
-    if "channels" in data and isinstance(data["preprocess"], dict):
-        for key in {"mean", "std"} & data["preprocess"].keys():
-            numbers, channels = len(data["preprocess"][key]), data["channels"]
-            if numbers != channels:
-                problems.append(
-                    f"data.preprocess.{key} has {numbers} numbers but data.channels={channels}: one a channel."
-                )
-    if "warmup_epochs" in scheduler and scheduler["warmup_epochs"] > trainer["max_epochs"]:
-        warmup, epochs = scheduler["warmup_epochs"], trainer["max_epochs"]
-        problems.append(f"scheduler.warmup_epochs={warmup} is longer than trainer.max_epochs={epochs}.")
-    if trainer["lr_reference_batch_size"] is not None and "lr" not in config["optimizer"]:
-        problems.append("trainer.lr_reference_batch_size scales optimizer.lr; give that a value.")
-    return problems
-
-
-def _needs_validation(target: Any) -> bool:
-    from torchlite.optim import needs_validation
-
-    is_schedule = getattr(target, "__module__", "").startswith(("torchlite.optim", "torch.optim"))
-    return bool(getattr(target, "needs_validation", False)) or (is_schedule and needs_validation(target))

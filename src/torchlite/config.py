@@ -18,6 +18,7 @@ from torchlite.command_line import CONF, explain, typed_command
 from torchlite.errors import UserError, printable, refuse
 from torchlite.naming import GROUPS, NOT_IDENTITY, identity_of, run_name
 
+PLACE = "<data_dir>"  # stands for wherever the data lies
 _ENVIRONMENT = "\x00from the environment\x00"
 
 
@@ -54,14 +55,36 @@ def composed(cfg: DictConfig) -> Composed:
 
 def recorded(facts: dict[str, Any], here: Composed) -> Composed:
     """The config of a past run, as its run.json has it, with what comes from the environment looked up here."""
-    cfg = DictConfig(facts["config"])
-    cfg.dry_run = here.config["dry_run"]
     typed = {word.lstrip("+").partition("=")[0] for word in here.overrides}
+    made, old = facts["config"], facts["config"].get("data_dir")
+    cfg = DictConfig(
+        moved(made, old, here.config["data_dir"]) if "data_dir" in typed and "${" not in str(old) else made
+    )
+    cfg.dry_run = here.config["dry_run"]
     for key in typed & set(NOT_IDENTITY) - {"name", "resume"}:
         OmegaConf.update(cfg, key, OmegaConf.select(DictConfig(here.config), key))
     then = plain(cfg, facts["options"], facts["overrides"])
     known = {"name": facts["name"], "identity": facts["identity"], "num_threads": facts["num_threads"]}
     return dataclasses.replace(then, **known, command=here.command, trusted=())
+
+
+def below(path: Any, folder: Any) -> bool:
+    """Whether a value is the path of this folder, or of something in it."""
+    return isinstance(path, str) and isinstance(folder, str) and (path == folder or path.startswith(f"{folder}/"))
+
+
+def moved(value: Any, old: Any, new: str) -> Any:
+    """The same with paths below `old` led to `new`."""
+    if isinstance(value, dict):
+        return {key: moved(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [moved(item, old, new) for item in value]
+    return new + value[len(old) :] if below(value, old) else value
+
+
+def placeless(record: dict[str, Any]) -> dict[str, Any]:
+    """A recorded config as if its data lay nowhere; in a record, what follows from `data_dir` may be resolved or not."""
+    return without_secrets(DictConfig({**moved(record, record.get("data_dir"), PLACE), "data_dir": PLACE}))
 
 
 def from_facts(facts: dict[str, Any], sweep_directory: Path | None, trusted: tuple[str, ...] | None = ()) -> Composed:
@@ -165,5 +188,5 @@ def identity(cfg: DictConfig) -> str:
     """12 hex digits over what is computed, wherever the data lies."""
     copied = copy.deepcopy(cfg)
     OmegaConf.set_struct(copied, False)
-    copied["data_dir"] = "<data_dir>"  # also where other keys refer to it
+    copied["data_dir"] = PLACE  # also where other keys refer to it
     return identity_of(resolve(copied))

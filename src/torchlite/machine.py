@@ -1,6 +1,7 @@
 """What `auto` means on this machine, and how memory is kept."""
 
 import ctypes
+import logging
 import os
 import platform
 from typing import Any, Literal
@@ -10,12 +11,22 @@ from torch import nn
 
 from torchlite.errors import UserError
 
+log = logging.getLogger("torchlite")
 DEFAULT_THREADS = torch.get_num_threads()  # read once: a job that sets its own number must not change the next job's
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def find_device(name: str) -> torch.device:
-    """The device of that name; for "auto" an accelerator, or the CPU. Raises UserError where it cannot be used."""
+def find_device(name: str, before: str | None = None) -> torch.device:
+    """The device of that name; for "auto" an accelerator, or the CPU. Raises UserError where it cannot be used.
+
+    Args:
+        before: what "auto" became when the run began, which it keeps where that is here.
+    """
+    if name == "auto" and before is not None:
+        try:
+            return find_device(before)
+        except UserError:
+            log.warning(f"the run began on {before}, which is not here: from now on it may differ in last bits")
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")
@@ -30,14 +41,19 @@ def find_device(name: str) -> torch.device:
         ) from error
 
 
-def set_threads(num_threads: int | Literal["auto"], auto: int | None = None) -> int:
+def set_threads(num_threads: int | Literal["auto"], auto: int | None = None, before: int | None = None) -> int:
     """Set and return the number of threads that PyTorch computes with.
 
     Args:
         auto: what "auto" means; None for PyTorch's own choice when it started.
+        before: the number that the run began with, which it keeps as far as this machine allows.
     """
     threads = (auto or DEFAULT_THREADS) if num_threads == "auto" else num_threads
     most = 4 * (os.cpu_count() or 1)
+    if before is not None:
+        threads = min(before, most)
+        if threads < before:
+            log.warning(f"the run began with {before} threads, here it has {threads}: it may differ in last bits")
     if threads > most:
         raise UserError(f"trainer.num_threads={threads}: this machine has {os.cpu_count()} cores; give at most {most}.")
     torch.set_num_threads(threads)

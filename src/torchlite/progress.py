@@ -27,6 +27,20 @@ class Progress:
     stop_reason: str | None = None  # a callback's, for good; a signal's is not kept
 
 
+def sentence(trainer: Any, line: dict[str, float]) -> str:
+    """The line of the log about the epoch that has just ended.
+
+    Args:
+        line: what metrics.jsonl says of it.
+    """
+    progress = trainer.progress
+    scores = progress.last if progress.last.get("update") == progress.update else {}
+    shown = {k: v for k, v in {**line, **scores}.items() if k not in ("lr", "seconds/epoch", "update", "epoch")}
+    numbers = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
+    epoch = f"epoch {progress.epoch:>{len(str(trainer.max_epochs))}}/{trainer.max_epochs}"
+    return f"{epoch}  {numbers}  lr {trainer.lr:.2e}  {line['seconds/epoch']:.1f} s"
+
+
 def weights(trainer: Any) -> dict[str, Any]:
     """What a file of weights holds: those that are scored, what they scored, and the config and classes they belong to."""
     return {
@@ -100,7 +114,6 @@ def restore(trainer: Any, saved: dict[str, Any]) -> None:
         trainer.updater.micro_batch_size = saved["micro_batch_size"]
     trainer.lr = saved["lr"]
     _mend_best(trainer)
-    checkpoint.restore_generators(saved["generators"])  # whatever a callback drew
 
 
 def _mend_best(trainer: Any) -> None:
@@ -113,8 +126,8 @@ def _mend_best(trainer: Any) -> None:
     except UserError:
         scores = None
     there = scores.get("update", -1) if isinstance(scores, dict) else -1
-    if there > progress.update:  # a deterministic run will come to it again
-        progress.best = progress.best if trainer.deterministic else scores
+    if there > progress.update:  # a deterministic run will come to it again, and the first of equals stays
+        progress.best = scores
         return
     if not progress.best or there == progress.best["update"]:
         return
@@ -128,15 +141,20 @@ def _mend_best(trainer: Any) -> None:
         checkpoint.save(path, weights(trainer))
 
 
-def load_best(trainer: Any) -> None:
-    """Put the best weights into the model; without a validation the last are the best, and are saved as such."""
+def load_best(trainer: Any) -> str:
+    """Put the best weights into the model, and say what they are: "raw", "ema" or "swa".
+
+    Without a validation the last are the best, and are saved as such.
+    """
     path = trainer.record.checkpoint("best")
     if trainer.data.val is None or not trainer.progress.best:
         trainer.progress.best = {"update": trainer.progress.update, "epoch": trainer.progress.epoch}
-        checkpoint.save(path, weights(trainer))
-        trainer.model.load_state_dict(trainer.scored_model.state_dict())
-        return
+        last = weights(trainer)
+        checkpoint.save(path, last)
+        trainer.model.load_state_dict(last["model"])
+        return str(last["weights_are"])
     saved = checkpoint.load(path)
     if saved["scores"].get("update") != trainer.progress.best["update"]:
         raise UserError(f"{path} is not of update {trainer.progress.best['update']}, the best; was it replaced?")
     trainer.model.load_state_dict(saved["model"])
+    return str(saved["weights_are"])

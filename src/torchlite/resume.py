@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchlite import checkpoint, config, provenance, record
-from torchlite.config import Composed
+from torchlite.config import Composed, placeless
 from torchlite.errors import MachineError, UserError
 from torchlite.naming import NOT_IDENTITY, computed
 from torchlite.progress import is_whole
@@ -80,7 +80,7 @@ def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
     """
     if {word.lstrip("+").partition("=")[0] for word in composed.overrides} <= set(NOT_IDENTITY):
         return config.recorded(saved, composed)
-    differences = list(_differences(computed(saved["config"]), computed(composed.record), ""))
+    differences = list(_differences(computed(placeless(saved["config"])), computed(placeless(composed.record)), ""))
     if not differences:
         return composed
     shown = "; ".join(differences[:5]) + ("; …" if len(differences) > 5 else "")
@@ -122,6 +122,21 @@ def state(directory: Path, file: Path | None, then: dict[str, Any]) -> dict[str,
     if differences:
         raise UserError(f"{shown} is the checkpoint of another run than {directory}: {'; '.join(differences[:3])}.")
     return saved
+
+
+def check_data(directory: Path, saved: dict[str, Any] | None, data: Any) -> None:
+    """Raise UserError where a run would go on with other samples than it began with."""
+    if saved is None:
+        return
+    try:
+        fingerprint = json.loads((directory / "run.json").read_text(encoding="utf-8"))["data"]["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError):
+        fingerprint = data.fingerprint  # not known
+    then = (saved["classes"], saved["split"], fingerprint)
+    if then != (list(data.class_names), dict(data.split), data.fingerprint):
+        raise UserError(
+            "resume: the data is not what it was: other images, classes or held-out samples. Start a new run."
+        )
 
 
 @contextlib.contextmanager

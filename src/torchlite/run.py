@@ -11,8 +11,9 @@ import torch
 
 from torchlite import build, checkpoint, machine, randomness, record, resume, stopping
 from torchlite.callbacks import Hooks
-from torchlite.check import check_nodes, check_together
+from torchlite.check import check_nodes
 from torchlite.config import Composed
+from torchlite.contradictions import check_against, check_together
 from torchlite.digests import NAME, Digests, lines_kept
 from torchlite.errors import DONE, FAULT, INTERRUPTED, TERMINATED, MachineError, UserError, refuse
 from torchlite.models import recompute_activations
@@ -145,13 +146,15 @@ def train(
     config = composed.config
     randomness.set_determinism(trainer.deterministic)
     machine.keep_freed_memory()
-    device = machine.find_device(trainer.device)
-    threads = machine.set_threads(chosen["num_threads"] if chosen else trainer.num_threads, composed.num_threads)
+    before = chosen or {}
+    device = machine.find_device(trainer.device, before.get("device"))
+    threads = machine.set_threads(trainer.num_threads, composed.num_threads, before.get("num_threads"))
 
     randomness.seed_everything(config["seed"])
-    model, formats = _network(config, trainer, device, chosen)
+    model, formats = _network(config, trainer, device, chosen, saved)
     data = build.data(config["data"], seed=config["seed"], device=device)
-    _check_data(saved, data)
+    check_against(data, config)
+    resume.check_data(rec.directory, saved, data)
     choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
     choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}
     optimizer = _optimizer(config, trainer, model, data.batch_size, choices, device)
@@ -188,17 +191,11 @@ def train(
         hooks.close()
 
 
-def _check_data(saved: dict[str, Any] | None, data: Any) -> None:
-    """Raise UserError where a run would go on with other samples than it began with."""
-    if saved is not None and (saved["classes"], saved["split"]) != (list(data.class_names), dict(data.split)):
-        raise UserError(
-            "resume: the data is not what it was: other images, classes or held-out samples. Start a new run."
-        )
-
-
-def _network(config: dict[str, Any], trainer: Trainer, device: Any, chosen: dict[str, Any] | None) -> tuple[Any, Any]:
+def _network(
+    config: dict[str, Any], trainer: Trainer, device: Any, chosen: dict[str, Any] | None, saved: Any
+) -> tuple[Any, Any]:
     """The model on its device, and the number formats it computes in."""
-    model = build.model(config["model"]).to(device)
+    model = build.model(config["model"], is_resumed=saved is not None).to(device)
     wishes = chosen or vars(trainer)
     formats = machine.choose_formats(model, device, wishes["precision"], wishes["channels_last"], wishes["compile"])
     if formats["channels_last"]:
@@ -240,7 +237,7 @@ def _optimizer(
 def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     """Read the test set, once; write the result and say where it lies."""
     best, last = dict(trainer.progress.best), dict(trainer.progress.last)
-    test = trainer.evaluate(data.test, "test") if data.test is not None else {}
+    test = trainer.evaluate(data.test, "test", trainer.model) if data.test is not None else {}
     bad = [name for name, value in test.items() if not math.isfinite(value)]
     if bad:
         raise NotFiniteError(f"{bad[0]} of the best weights (update {best['update']:.0f}) is not finite. {ADVICE}")
@@ -248,7 +245,7 @@ def _finish(trainer: Trainer, data: Any, hooks: Hooks, rec: Record) -> float:
     rec.finish(best=best, last=last, test=test, best_is_last=unscored, updates=trainer.progress.update)
     rec.finish(skipped_updates=trainer.updater.skipped, micro_batch_size=trainer.updater.micro_batch_size)
     checkpoint.save_safetensors(rec.checkpoint("best").with_suffix(".safetensors"), trainer.model.state_dict())
-    rec.finish(weights="raw" if trainer.average is None else trainer.average.name)
+    rec.finish(weights=trainer.weights_are)
     hooks.call("on_fit_end", trainer, {k: v for k, v in best.items() if "/" in k} | test)
     if unscored:
         log.info("nothing was validated, so the last weights count as the best")

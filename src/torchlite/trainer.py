@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from torchlite import progress as progress_state
-from torchlite.checkpoint import Writer
+from torchlite.checkpoint import Writer, restore_generators
 from torchlite.errors import UserError
 from torchlite.metrics import Averages
-from torchlite.optim import WeightAverage
+from torchlite.optim import WeightAverage, check_averaging
 from torchlite.progress import Progress
 from torchlite.stopping import StopRequest
 from torchlite.update import Updater
@@ -71,9 +71,8 @@ class Trainer:
             if isinstance(value, int | float) and not value > 0:
                 raise UserError(f"trainer.{name}={value}: nothing would be trained or done; give a number above 0.")
         if self.clip_gradients is not None and (self.clip_grad_norm or self.clip_grad_value):
-            raise UserError(
-                "trainer.clip_gradients: it replaces clip_grad_norm and clip_grad_value; set those to null."
-            )
+            raise UserError("trainer.clip_gradients replaces clip_grad_norm and clip_grad_value; set those to null.")
+        check_averaging(self.ema_decay, self.swa_start_epoch, self.max_epochs)
 
     def check_monitor(self, metrics: dict[str, Direction]) -> None:
         """Raise UserError unless `monitor` is one of the task's scores, `{"acc1": "max", …}`; fix which direction is better."""
@@ -119,6 +118,8 @@ class Trainer:
         if saved is not None:
             progress_state.restore(self, saved)
         hooks.call("on_fit_begin", self)
+        if saved is not None:  # whatever a callback has drawn
+            restore_generators(saved["generators"])
         model.train()
         try:
             with StopRequest(self.max_minutes).listening() as self.stop_request:
@@ -129,7 +130,7 @@ class Trainer:
             self.writer.wait()
         if self.progress.stop_reason:
             log.info(f"stopped after epoch {self.progress.epoch}: {self.progress.stop_reason}")
-        progress_state.load_best(self)
+        self.weights_are = progress_state.load_best(self)
 
     def train_epoch(self) -> None:
         """One pass over the training part, or the rest of one, with its validations and checkpoints."""
@@ -160,9 +161,11 @@ class Trainer:
             line["lr"] = self.lr
         self.write_line(line)
         self.hooks.call("on_epoch_end", self)
+        if self._validation_is_due():  # a callback has just made it the last
+            self.write_line(self.validate())
         progress.seconds, progress.epoch_seconds = progress.seconds + line["seconds/epoch"], 0.0
         self.save()
-        self._say(line)
+        log.info(progress_state.sentence(self, line))
         self._stop_if_asked(saved=True)
 
     def _after_update(self, batch: Any) -> None:
@@ -176,7 +179,8 @@ class Trainer:
         self.hooks.call("on_batch_end", self, batch)
         if progress.update % self.log_every_updates == 0:
             self.log_update()
-        if self.validate_every_updates and progress.update % self.validate_every_updates == 0 and self.data.val:
+        # An epoch's last update is validated at its end, when SWA has averaged
+        if self._is_due_by_updates() and progress.batch < self.updates_per_epoch(self.data):
             self.write_line(self.validate())
             self._start_clock()
         saved = self._best_is_new or self._save_is_due()
@@ -192,10 +196,14 @@ class Trainer:
         return self.model if self.average is None else self.average.module
 
     def _validation_is_due(self) -> bool:
-        last = self.progress.epoch == self.max_epochs or self.progress.stop_reason is not None
-        done = self.progress.last.get("update") == self.progress.update
-        due = last or self.progress.epoch % self.validate_every_epochs == 0
-        return self.data.val is not None and due and not done
+        progress = self.progress
+        last = progress.epoch == self.max_epochs or progress.stop_reason is not None
+        due = last or progress.epoch % self.validate_every_epochs == 0 or self._is_due_by_updates()
+        return self.data.val is not None and due and progress.last.get("update") != progress.update
+
+    def _is_due_by_updates(self) -> bool:
+        every = self.validate_every_updates
+        return every is not None and self.progress.update % every == 0 and self.data.val is not None
 
     def validate(self) -> dict[str, float]:
         """Score the validation part, tell schedule and callbacks, note whether the weights are the best so far."""
@@ -288,10 +296,3 @@ class Trainer:
         self.record.log(line)
         self.progress.lines += 1
         self.hooks.call("on_log", self, line)
-
-    def _say(self, line: dict[str, float]) -> None:
-        scores = self.progress.last if self.progress.last.get("update") == self.progress.update else {}
-        shown = {k: v for k, v in {**line, **scores}.items() if k not in ("lr", "seconds/epoch", "update", "epoch")}
-        numbers = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
-        epoch = f"epoch {self.progress.epoch:>{len(str(self.max_epochs))}}/{self.max_epochs}"
-        log.info(f"{epoch}  {numbers}  lr {self.lr:.2e}  {line['seconds/epoch']:.1f} s")

@@ -16,6 +16,7 @@ from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
 ADVICE = "Try a lower optimizer.lr or trainer.clip_grad_norm=1."
+BATCH_STATISTICS = nn.modules.batchnorm._BatchNorm  # the class above all batch norms; sees more of a window uncut
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -54,6 +55,11 @@ class Updater:
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.halving = micro_batch_size == "auto"
         self.micro_batch_size = micro_batch_size if isinstance(micro_batch_size, int) else None
+        self.takes_batch_statistics = any(isinstance(module, BATCH_STATISTICS) for module in model.modules())
+        if self.micro_batch_size is not None and self.takes_batch_statistics:
+            log.info(
+                "trainer.micro_batch_size: batch norm takes its statistics of each part; model.norm=group takes none"
+            )
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
@@ -144,9 +150,8 @@ class Updater:
         self._clear_gradients()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        log.warning(
-            f"out of memory: going on with trainer.micro_batch_size={self.micro_batch_size}; updates stay the same"
-        )
+        same = "batch statistics are of these parts now" if self.takes_batch_statistics else "updates stay the same"
+        log.warning(f"out of memory: going on with trainer.micro_batch_size={self.micro_batch_size}; {same}")
 
     def _clear_gradients(self) -> None:
         for parameter in self.parameters:  # what the optimizer's zero_grad does at twenty times the cost

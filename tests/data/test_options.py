@@ -6,7 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from torchlite import command_line, config
-from torchlite.check import check_nodes, check_together
+from torchlite.check import check_nodes
+from torchlite.contradictions import check_together
 
 WORDS = {  # what an option leaves open
     "digits": [],

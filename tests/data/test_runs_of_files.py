@@ -25,6 +25,19 @@ def levels(root: Path, classes: str, per_class: int = 4) -> None:
             Image.new("RGB", (20, 20), (60 * "abcd".index(name),) * 3).save(root / name / f"{number}.png")
 
 
+@pytest.mark.parametrize("word", ["callbacks=early_stopping", "scheduler=plateau"])
+def test_what_needs_a_validation_part_is_refused_where_there_is_no_folder_of_it(
+    typed: Typed, tmp_path: Path, word: str
+) -> None:
+    levels(tmp_path / "set" / "train", "abcd")
+    words = ["data=image_folder", "data.root=set", "data.num_classes=4", *SMALL, "data.val_fraction=0"]
+    done = typed(*words, word)
+    assert done.code == 2 and "needs a validation part" in done.stderr, done.text
+    assert not list(tmp_path.rglob("result.json"))
+    levels(tmp_path / "set" / "val", "abcd")
+    assert typed(*words, word).code == 0
+
+
 def test_h05_a_perfect_model_scores_one_where_validation_lacks_a_class(typed: Typed, tmp_path: Path) -> None:
     levels(tmp_path / "set" / "train", "abcd")
     levels(tmp_path / "set" / "val", "abd")

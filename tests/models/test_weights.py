@@ -31,6 +31,12 @@ def test_all_is_taken_whatever_wrapped_it(
     assert caplog.messages == [f"model.weights: 20 of 20 tensors taken from {path}"]
 
 
+def test_an_empty_file_is_no_file_of_weights(tmp_path: Path) -> None:
+    (tmp_path / "w.pt").touch()
+    with pytest.raises(UserError, match="not a file of weights that can be read safely: "):
+        read_weights(str(tmp_path / "w.pt"))
+
+
 def test_another_architecture_is_an_error(tmp_path: Path) -> None:
     """F03"""
     path = saved(MLP(3, 1, 8), tmp_path / "w.pt")

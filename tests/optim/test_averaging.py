@@ -7,7 +7,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from torchlite.errors import UserError
 from torchlite.models import SmallCNN
-from torchlite.optim import WeightAverage
+from torchlite.optim import WeightAverage, check_averaging
 
 
 def move(model: nn.Module, seed: int) -> None:
@@ -83,7 +83,10 @@ def test_a_plain_average_counts_each_epoch_alike() -> None:
     assert average.module.weight.item() == 3.0
 
 
-@pytest.mark.parametrize("options", [{"ema_decay": 0.9, "swa_start_epoch": 1}, {"ema_decay": 1.0}, {"ema_decay": 0.0}])
-def test_what_makes_no_sense_is_refused(options: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=r"trainer\.ema_decay"):
-        WeightAverage(nn.Linear(1, 1), **options)
+@pytest.mark.parametrize(
+    ("ema_decay", "swa_start_epoch", "named"),
+    [(0.9, 1, "ema_decay"), (1.0, None, "ema_decay"), (0.0, None, "ema_decay"), (None, 3, "swa_start_epoch")],
+)
+def test_what_makes_no_sense_is_refused(ema_decay: float | None, swa_start_epoch: int | None, named: str) -> None:
+    with pytest.raises(UserError, match=rf"trainer\.{named}"):
+        check_averaging(ema_decay, swa_start_epoch, max_epochs=3)

@@ -36,6 +36,7 @@ ALLOWED = {
     "published weights by name": ("model.weights", "IMAGENET1K_V1", "--allow-network"),
     "weights of a hub": ("model.pretrained_cfg", {"hf_hub_id": "evil/net"}, "--allow-network"),
     "a model of a hub": ("model.model_name", "HF-hub:evil/net", "--allow-network"),
+    "a model of a hub behind a blank": ("model.model_name", " hf-\thub:evil/net", "--allow-network"),
     "a set of a hub": ("data.train.reader", "hfds/evil/set", "--allow-network"),
     "another set of a hub": ("data.train.reader", "hfids/evil/set", "--allow-network"),
     "shards elsewhere": ("data.train.shards", ["a.tar", "https://evil.invalid/x.tar"], "--allow-network"),

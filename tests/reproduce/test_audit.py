@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,21 @@ def test_a_record_is_trusted_no_further_than_where_it_is_repeated(
 def test_wrong_words_are_refused(audited: Any) -> None:
     code, _, err = audited("optimzer=sgd", "trainer.max_epoch=3")
     assert code == 2 and "Did you mean optimizer?" in err and "trainer.max_epochs" in err
+    for words in (["--updates", "0"], ["--updates", "-4"], ["--num-threads", "2"], ["--tolerance", "0.1"]):
+        code, _, err = audited("model=mlp", *words)
+        assert code == 2 and words[0] in err and len(err.splitlines()) == 1
+
+
+def test_as_many_updates_are_told_of_as_there_were(audited: Any) -> None:
+    words = ["model=mlp", "trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.num_threads=1"]
+    code, out, err = audited(*words, "--updates", "50")
+    assert code == 0 and "the same again: equal in all 2 updates" in out and "of 2 updates compared" in out, out + err
+
+
+def test_one_run_is_audited(audited: Any, recorded: Path, tmp_path: Path) -> None:
+    shutil.copytree(recorded, recorded.with_name("20260101-000000-0123456789ab"))
+    code, _, err = audited(str(tmp_path / "given"))
+    assert code == 2 and "holds 2 runs; name one" in err
 
 
 def test_kinds_of_operation() -> None:

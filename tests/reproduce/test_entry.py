@@ -1,6 +1,7 @@
 """The spread of an entry: where one more seed is as good."""
 
 import json
+import shlex
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.reproduce.made import FACTS, RESULT, past
 from torchlite.errors import UserError
+from torchlite.reproduce import pages
 from torchlite.reproduce.entry import groups, load
 from torchlite.reproduce.records import Past, found, read
 from torchlite.reproduce.verdict import sampling_spread
@@ -41,6 +43,33 @@ def test_the_spread_of_seeds_is_where_one_more_is_expected(tmp_path: Path) -> No
     assert group["spread"][:2] == [pytest.approx(0.82 - half), pytest.approx(0.82 + half)]
     (group,) = groups(seeds(tmp_path, sgd=(0.8, 0.8, 0.8)))
     assert group["spread"][:2] == [pytest.approx(0.8 - 1 / 400), pytest.approx(0.8 + 1 / 400)]  # one image more or less
+
+
+def test_a_score_of_few_batches_is_as_uncertain_as_it_is(tmp_path: Path) -> None:
+    """2 batches of 50 of the 400 test images."""
+    config = {"trainer": {"monitor": "val/acc1", "limit_eval_batches": 2}, "data": {"eval_batch_size": 50}, "seed": 0}
+    spread = sampling_spread(past(tmp_path / "few", facts={**FACTS, "config": config}))
+    assert spread is not None and spread.of.endswith("over 100 images")
+    assert spread.low == pytest.approx(0.8 - 2 * (0.8 * 0.2 / 100) ** 0.5)
+
+
+def test_words_of_a_group_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    typed = [
+        "data.transforms=[{_target_: torchvision.transforms.v2.RandAugment}]",
+        "data.train.root=${data_dir}/x",
+        "seed=0",
+    ]
+    (group,) = groups([past(tmp_path / "one", facts={**FACTS, "overrides": typed})])
+    assert shlex.split(group["words"]) == typed[:2]
+    assert shlex.split(pages._command(group)) == ["python", "train.py", *typed]
+
+
+def test_a_run_without_validation_has_no_such_score(tmp_path: Path) -> None:
+    result = {**RESULT, "best": {"update": 4}, "last": {}}
+    metrics = [{"update": 4, "epoch": 1, "train/loss": 1.0}]
+    one = past(tmp_path / "one", result=result, metrics=metrics)
+    (group,) = groups([one])
+    assert group["val"] is None and pages._validated(group) == "–" and pages._drawn([one]) == "train/loss"
 
 
 def test_the_deviation_is_pooled_over_settings(tmp_path: Path) -> None:

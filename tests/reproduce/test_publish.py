@@ -142,6 +142,21 @@ def test_an_entry_is_replaced_only_when_asked(published: Any, finished: Path, tm
     assert not (tmp_path / "ledger" / "entry" / "old").exists()
 
 
+def test_the_same_run_twice_is_no_entry(published: Any, finished: Path) -> None:
+    shutil.copytree(finished, finished.with_name("20260101-000000-again"))
+    code, said = published(finished.parent, "twice")
+    assert code == 2 and "it is the same run as" in said and "Traceback" not in said
+
+
+def test_a_sweep_with_a_job_that_got_no_record_is_no_entry(published: Any, finished: Path, repeated: Any) -> None:
+    jobs = [{"directory": finished.name}, {"directory": "seed-1-0123456789ab"}]
+    (finished.parent / "sweep.json").write_text(json.dumps({"jobs": jobs}))
+    code, said = published(finished.parent, "half")
+    assert code == 2 and "seed-1-0123456789ab: it got no record" in said
+    done = repeated(finished.parent, "--code", "here", "--updates", "1")
+    assert done.code == 0 and "seed-1-0123456789ab: left out, since it got no record" in done.stdout, done.text
+
+
 def test_a_legend_shows_what_differs() -> None:
     shared = {"data=digits", "trainer.max_epochs=2"}
     words = "data=digits optimizer=sgd trainer.max_epochs=2 optimizer.lr=${lr}"

@@ -48,6 +48,7 @@ HOSTILE = {
     "hydra's own call": ("model", node("hydra.utils.instantiate", config=node("os.system", command=PWNED))),
     "functools.partial": ("callbacks.x", node("functools.partial", func="os.system")),
     "a data set that unpickles": ("data.train", node("torchvision.datasets.LSUN", root=".", classes="test")),
+    "a data set that may unpickle": ("data.train", node("timm.data.ImageDataset", root="x", class_map="evil.pkl")),
     "no name of a thing": ("model", node("os; import os", command=PWNED)),
     "a target that is no text": ("model", {"_target_": ["os.system"], "command": PWNED}),
     "an interpolation left for later": ("model.widths", ["\\${oc.create:{_target_:os.system}}"]),

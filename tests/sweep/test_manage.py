@@ -105,6 +105,12 @@ def test_a_sweep_that_is_not_there_is_named(sweep, tmp_path: Path, monkeypatch: 
     assert done.code == 2 and "nothing" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_retry_names_its_own_word(sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = sweep("retry", "s", "--num-jobs", "0")
+    assert done.code == 2 and done.stderr == "--num-jobs 0: give 1 or more.\n"
+
+
 def test_clean_refuses_less_than_nothing(typed: Typed, sweep) -> None:
     done = sweep("clean", "s", "--keep", "-1")
     assert done.code == 2 and "--keep -1" in done.stderr

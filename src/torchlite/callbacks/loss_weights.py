@@ -19,6 +19,7 @@ class LossWeights(Callback):
         if not values:
             raise UserError("values: give at least one epoch and its value, such as {0: 0.0, 10: 0.1}.")
         self.attribute = attribute
+        self.current: float | None = None  # what holds; of a resumed run before its first epoch begins, too
         self.points = sorted((int(epoch), float(value)) for epoch, value in values.items())
 
     def value(self, epoch: float) -> float:
@@ -33,7 +34,17 @@ class LossWeights(Callback):
     def on_fit_begin(self, trainer: Any) -> None:
         if not isinstance(getattr(trainer.task, self.attribute, None), int | float):
             raise UserError(f"callbacks: the task {type(trainer.task).__name__} has no number {self.attribute}.")
-        self.on_epoch_begin(trainer)
+        self._set(trainer, self.value(trainer.progress.epoch) if self.current is None else self.current)
 
     def on_epoch_begin(self, trainer: Any) -> None:
-        setattr(trainer.task, self.attribute, self.value(trainer.progress.epoch))
+        self._set(trainer, self.value(trainer.progress.epoch))
+
+    def _set(self, trainer: Any, value: float) -> None:
+        self.current = value
+        setattr(trainer.task, self.attribute, value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"current": self.current}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.current = state["current"]

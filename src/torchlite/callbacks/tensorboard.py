@@ -124,6 +124,8 @@ def misclassified(trainer: Any, num_images: int) -> tuple[Tensor, list[str]]:
         with trainer.updater.autocast():
             predicted = trainer.task.predict(trainer.model, batch.images).argmax(dim=1)
         wrong = predicted != batch.targets
+        if not wrong.any():
+            continue
         found += shown(trainer, batch.images[wrong])
         pairs = zip(batch.targets[wrong].tolist(), predicted[wrong].tolist(), strict=True)
         labels += [f"{names[target]} taken for {names[prediction]}" for target, prediction in pairs]

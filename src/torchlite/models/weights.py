@@ -64,7 +64,7 @@ def read_weights(path: str) -> dict[str, Tensor]:
         else:
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # each format has its own ways to say "not readable"
-        reason = str(error).strip().splitlines()[0][:160]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise UserError(f"model.weights={path}: not a file of weights that can be read safely: {reason}") from error
     for key in ("model", "state_dict"):
         if isinstance(state, dict) and isinstance(state.get(key), dict):

@@ -9,6 +9,19 @@ from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn
 from torchlite.errors import UserError
 
 
+def check_averaging(ema_decay: float | None, swa_start_epoch: int | None, max_epochs: int) -> None:
+    """Raise UserError for averages that could not be, or that nothing would ever go into."""
+    if ema_decay is not None and swa_start_epoch is not None:
+        raise UserError("trainer.ema_decay and trainer.swa_start_epoch: set one of them, or none.")
+    if ema_decay is not None and not 0 < ema_decay < 1:
+        raise UserError(f"trainer.ema_decay={ema_decay}: give a number above 0 and below 1.")
+    if swa_start_epoch is not None and not 0 <= swa_start_epoch < max_epochs:
+        raise UserError(
+            f"trainer.swa_start_epoch={swa_start_epoch}: epochs count from 0, so give 0 to {max_epochs - 1}, below "
+            "trainer.max_epochs."
+        )
+
+
 class WeightAverage:
     """A second set of weights that follows the model's: an exponential average per update, or a plain one per epoch.
 
@@ -20,10 +33,6 @@ class WeightAverage:
     """
 
     def __init__(self, model: nn.Module, ema_decay: float | None = None, swa_start_epoch: int | None = None) -> None:
-        if ema_decay is not None and swa_start_epoch is not None:
-            raise UserError("trainer.ema_decay and trainer.swa_start_epoch: set one of them, or none.")
-        if ema_decay is not None and not 0 < ema_decay < 1:
-            raise UserError(f"trainer.ema_decay={ema_decay}: give a number above 0 and below 1.")
         self.model = model
         self.ema_decay = ema_decay
         self.swa_start_epoch = swa_start_epoch

@@ -31,6 +31,7 @@ def main(options: argparse.Namespace) -> int:
     composed = _composed(options)
     threads = machine.set_threads(composed.config["trainer"]["num_threads"])
     first = marks(composed, updates, threads)
+    updates = max(mark.update for mark in first)  # a short run has fewer
     rows: list[dict[str, Any]] = []
     for name, changed, count, must_be_equal in variations(composed, threads):
         difference = first_difference(first, marks(changed, updates, count))
@@ -52,7 +53,10 @@ def _composed(options: argparse.Namespace) -> Composed:
     words, data_dir = options.run, options.data_dir
     if len(words) == 1 and Path(words[0]).is_dir():
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # as where a record is repeated
-        return trust.check(read(found(words[0])[0]), options, trusted=(), here=True)
+        runs = found(words[0])
+        if len(runs) > 1:
+            raise UserError(f"{words[0]} holds {len(runs)} runs; name one, such as {runs[0]}.")
+        return trust.check(read(runs[0]), options, trusted=(), here=True)
     return config.from_words([*words, *([f"data_dir={data_dir}"] if data_dir else [])])
 
 

@@ -15,19 +15,33 @@ def main(words: Sequence[str] | None = None) -> int:
     """The exit code of the command."""
     options = parser().parse_args(words)
     try:
+        _check(options)
         if options.audit:
             with stopping.loading():
                 from torchlite.reproduce import audit
 
             return audit.main(options)
-        if len(options.run) != 1:
-            raise UserError("name one run, sweep or entry of experiments/; words of a config go with --audit.")
         with stopping.loading():
             from torchlite.reproduce import repetition
 
         return repetition.repeat(options)
     except UserError as error:
         return refuse(error)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise UserError for words that make no sense, or none together."""
+    for name in ("updates", "num_threads"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise UserError(f"--{name.replace('_', '-')} {value}: give a whole number above 0.")
+    if options.tolerance is not None and not options.tolerance >= 0:
+        raise UserError(f"--tolerance {options.tolerance}: give a number of 0 or above.")
+    if not options.audit and len(options.run) != 1:
+        raise UserError("name one run, sweep or entry of experiments/; words of a config go with --audit.")
+    of_repetitions = {"--num-threads": options.num_threads, "--tolerance": options.tolerance}
+    for word, value in of_repetitions.items():
+        if options.audit and value is not None:
+            raise UserError(f"{word} has no part in --audit, which tries another number of threads by itself.")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,6 +1,8 @@
 """An entry of the ledger as numbers: which jobs are seeds of one another, and what spread they have."""
 
 import math
+import re
+import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +10,11 @@ from typing import Any
 
 from torchlite.errors import UserError
 from torchlite.reproduce.records import Past, check_shape, plain_file, read_json
-from torchlite.reproduce.verdict import Spread, is_share, sampling_spread
+from torchlite.reproduce.verdict import Spread, is_share, num_scored, sampling_spread
 
 CONFIDENCE = 0.95  # that all jobs of an entry fall within their spreads when nothing but chance differs
 MOST_DEVIATIONS = 5.0  # that a score is as good within; for two seeds Student's t says 31, in which anything is
+PLAIN = re.compile(r"[\w@%+=:,./\[\]-]+")  # a word that every shell takes as it is, or says that it does not
 NOT_SHOWN = ("seed", "name", "data_dir", "data.root", "dry_run", "resume", "fail_fast")  # of what tells groups apart
 
 
@@ -42,9 +45,9 @@ def _pooled(settings: Sequence[Sequence[float]]) -> tuple[float, float, int]:
 
 
 def words(past: Past) -> str:
-    """What was typed, less what does not tell one job's results from another's."""
+    """What was typed, as a shell takes it, less what does not tell one job's results from another's."""
     typed = [word for word in past.facts["overrides"] if word.lstrip("+~").partition("=")[0] not in NOT_SHOWN]
-    return " ".join(typed)
+    return " ".join(word if PLAIN.fullmatch(word) else shlex.quote(word) for word in typed)
 
 
 def _group(typed: str, members: list[Past], pooled: float, usual: float, freedom: int, num_jobs: int) -> dict[str, Any]:
@@ -58,7 +61,9 @@ def _group(typed: str, members: list[Past], pooled: float, usual: float, freedom
         "mean": statistics.fmean(scores),
         "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,
         "spread": None if spread is None else [spread.low, spread.high, spread.of],
-        "val": statistics.fmean(past.result["best"].get(monitor, math.nan) for past in members),
+        "val": None
+        if None in (best := [past.result["best"].get(monitor) for past in members])
+        else statistics.fmean(best),
         "seconds": statistics.fmean(past.result["seconds"] for past in members),
     }
 
@@ -77,7 +82,7 @@ def _predicted(members: list[Past], pooled: float, usual: float, freedom: int, n
     mean, count = statistics.fmean(scores), len(scores)
     half = t.ppf(1 - (1 - CONFIDENCE) / (2 * num_jobs), freedom) * pooled * math.sqrt(1 + 1 / count)
     half = min(float(half), MOST_DEVIATIONS * min(pooled, usual or pooled))
-    images = (members[0].facts["data"].get("split") or {}).get(metric.partition("/")[0])
+    images = num_scored(members[0])
     least = max(1 / images if images else 0.0, *(abs(score - mean) for score in scores))  # seeds that happen to agree
     half = max(half, least)
     low, high = mean - half, mean + half

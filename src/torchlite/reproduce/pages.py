@@ -1,6 +1,7 @@
 """An entry for people: its page, its picture, and the table of all entries."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
     first, metric = runs[0], facts["metric"]
     monitor = first.facts["config"]["trainer"]["monitor"]
     rows = [
-        f"| {_code(group['words'] or 'the defaults')} | {_seeds(group)} | {group['val']:.4f} | {_score(group)} | "
+        f"| {_code(group['words'] or 'the defaults')} | {_seeds(group)} | {_validated(group)} | {_score(group)} | "
         f"{group['seconds']:.0f} s |"
         for group in facts["groups"]
     ]
@@ -39,7 +40,7 @@ def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
         "",
         facts["question"],
         "",
-        f"![{monitor} by epoch](curve.png)",
+        f"![{_drawn(runs)} by epoch](curve.png)",
         "",
         f"| typed | seeds | {monitor} | {metric} | a run takes |",
         "|---|---|---|---|---|",
@@ -99,6 +100,16 @@ def _seeds(group: dict[str, Any]) -> str:
     return ", ".join(map(str, sorted(group["seeds"])))
 
 
+def _validated(group: dict[str, Any]) -> str:
+    return "–" if group["val"] is None else f"{group['val']:.4f}"
+
+
+def _drawn(runs: Sequence[Past]) -> str:
+    """The score of the picture: the monitored one, or without validation the training loss."""
+    monitor = str(runs[0].facts["config"]["trainer"]["monitor"])
+    return monitor if any(monitor in line for past in runs for line in past.metrics) else "train/loss"
+
+
 def _score(group: dict[str, Any]) -> str:
     spread = "" if group["standard_deviation"] is None else f" ± {group['standard_deviation']:.4f}"
     return f"{group['mean']:.4f}{spread}"
@@ -121,7 +132,7 @@ def write_table(ledger: Path) -> None:
 
 
 def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
-    """A picture of the monitored score by epoch: a line a run, a color a group. Raises UserError without matplotlib."""
+    """A picture of a score by epoch: a line a run, a color a group. Raises UserError without matplotlib."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -131,17 +142,17 @@ def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    monitor = runs[0].facts["config"]["trainer"]["monitor"]
+    score = _drawn(runs)
     by_name = {past.directory.name: past for past in runs}
-    shared = set.intersection(*(set(group["words"].split()) for group in facts["groups"]))
+    shared = set.intersection(*(set(shlex.split(group["words"])) for group in facts["groups"]))
     for number, group in enumerate(facts["groups"]):
         for index, job in enumerate(group["jobs"]):
-            points = [(line["epoch"], line[monitor]) for line in by_name[job].metrics if monitor in line]
+            points = [(line["epoch"], line[score]) for line in by_name[job].metrics if score in line]
             label = _label(group["words"], shared) if index == 0 else None
             axes.plot(*zip(*points, strict=True), color=f"C{number % 10}", alpha=0.8, linewidth=1.2, label=label)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(monitor)
+    axes.set_ylabel(score)
     axes.grid(alpha=0.3)
     if len(facts["groups"]) > 1:
         axes.legend(fontsize="small")
@@ -150,6 +161,6 @@ def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
 
 def _label(words: str, shared: set[str]) -> str:
     """What tells a line from the others, as far as a legend has room for it; a dollar would begin a formula."""
-    own = " ".join(word for word in words.split() if word not in shared)
+    own = " ".join(word for word in shlex.split(words) if word not in shared)
     short = own if len(own) <= 60 else f"{own[:59]}…"
     return (short or "the defaults").replace("$", "\\$")

@@ -4,11 +4,15 @@ import argparse
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchlite import provenance, record, stopping
 from torchlite.errors import DONE, UserError, refuse
+
+if TYPE_CHECKING:
+    from torchlite.reproduce.records import Past
 
 LEDGER = provenance.SOURCE.parents[1] / "experiments"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,60}")
@@ -36,7 +40,7 @@ def publish(run: str, name: str, question: str, ledger: Path, replace: bool) -> 
     """The folder of the new entry. Raises UserError for what cannot be repeated, or must not be read by others."""
     with stopping.loading():
         from torchlite.reproduce import cleaning, entry, pages
-        from torchlite.reproduce.records import found, read
+        from torchlite.reproduce.records import found, read, without_record
 
     if not NAME.fullmatch(name):
         raise UserError(f"{name}: the name of an entry is made of small letters, digits, - and _, at most 61.")
@@ -44,6 +48,8 @@ def publish(run: str, name: str, question: str, ledger: Path, replace: bool) -> 
         raise UserError(f"{ledger / name} is there already; add --replace, or choose another name.")
     runs = [read(directory) for directory in found(run)]
     problems = [f"{past.directory.name}: {problem}" for past in runs for problem in cleaning.unrepeatable(past)]
+    problems += [f"{job}: it got no record; type the sweep's command again" for job in without_record(run)]
+    problems += twins(runs)
     if problems:
         raise UserError("\n".join(["not published, since it could not be repeated:", *problems]))
     with tempfile.TemporaryDirectory(prefix="torchlite-entry-") as scratch:
@@ -66,3 +72,12 @@ def publish(run: str, name: str, question: str, ledger: Path, replace: bool) -> 
         shutil.copytree(made, ledger / name)
     pages.write_table(ledger)
     return ledger / name
+
+
+def twins(runs: Sequence["Past"]) -> Iterator[str]:
+    """A line for each run that is another one's config and seed once more."""
+    first: dict[str, Past] = {}
+    for past in runs:
+        other = first.setdefault(past.facts["identity"], past)
+        if other is not past:
+            yield f"{past.directory.name}: it is the same run as {other.directory.name}, again; publish one of them"

@@ -52,7 +52,7 @@ RUN: dict[str, Any] = {
     "hardware.gpus?": [str],
 }
 RESULT: dict[str, Any] = {"status": WORD, "best?": SCORES, "last?": SCORES, "test?": SCORES, "updates?": int}
-RESULT |= {"seconds?": (int, float), "not_deterministic?": [str]}
+RESULT |= {"seconds?": (int, float), "not_deterministic?": [str], "micro_batch_size?": (int, None)}
 DIGEST: dict[str, Any] = {"update": int, "every?": int, "ids?": HEX, "targets?": HEX, "images?": HEX, "weights?": HEX}
 DIGEST |= {"loss?": NUMBER, "grad_norm?": NUMBER, "lr?": NUMBER}
 
@@ -131,6 +131,19 @@ def found(where: str) -> list[Path]:
     if not place.is_dir():
         raise UserError(f"{where}: there is no such directory; give a run, a sweep or an entry of experiments/.")
     raise UserError(f"{where} holds no run (no run.json).")
+
+
+def without_record(where: str) -> list[str]:
+    """The jobs of a sweep that got no record: they failed while they were built, or never began."""
+    path = Path(where, "sweep.json")
+    if not path.is_file():
+        return []
+    plan = read_json(plain_file(path))
+    check_shape(path, plan, {"jobs": [dict]})
+    for number, job in enumerate(plan["jobs"]):
+        check_shape(path, job, {"directory": str}, f"jobs[{number}].")
+    names = [job["directory"] for job in plan["jobs"]]
+    return [name for name in names if not (path.parent / Path(name).name / "run.json").is_file()]
 
 
 def read(directory: Path) -> Past:

@@ -13,7 +13,7 @@ from typing import Any
 from torchlite import record
 from torchlite.errors import DONE, FAULT, FINDINGS, INTERRUPTED, TERMINATED, WAITING, UserError, printable, refuse
 from torchlite.reproduce import code, data, differences, entry, trust
-from torchlite.reproduce.records import Past, found, read
+from torchlite.reproduce.records import Past, found, read, without_record
 from torchlite.reproduce.rerun import chosen
 from torchlite.reproduce.verdict import DIFFERENT, EQUIVALENT, NOT_KNOWN, Spread, Verdict, judge, sampling_spread
 from torchlite.stopping import Stopped
@@ -24,11 +24,6 @@ ENDS_ALL = (INTERRUPTED, TERMINATED, WAITING)  # somebody stopped it
 
 def repeat(options: argparse.Namespace) -> int:
     """Repeat all that was named; the exit code."""
-    for name in ("updates", "num_threads"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise UserError(f"--{name.replace('_', '-')} {value}: give a whole number above 0.")
-    if options.tolerance is not None and not options.tolerance >= 0:
-        raise UserError(f"--tolerance {options.tolerance}: give a number of 0 or above.")
     runs = [read(directory) for directory in found(options.run[0])]
     for past in runs:  # what is refused is refused before anything starts
         check_trust(past, options)
@@ -37,6 +32,8 @@ def repeat(options: argparse.Namespace) -> int:
     def say(text: str) -> None:
         print(printable(text, keep="\n\t"), file=sys.stderr if options.json else sys.stdout)
 
+    for name in without_record(options.run[0]):
+        say(f"{name}: left out, since it got no record")
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # here, where data is read, and for each run
     reports: list[dict[str, Any]] = []
     known: dict[str, str | None] = {}

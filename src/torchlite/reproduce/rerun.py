@@ -21,7 +21,7 @@ with stopping.loading():
     from torchlite.build import only_logs
     from torchlite.callbacks import ProgressBar
     from torchlite.check import locate
-    from torchlite.config import Composed
+    from torchlite.config import Composed, below, moved
     from torchlite.errors import DONE, FAULT, MachineError, UserError, printable, refuse
     from torchlite.record import Record
     from torchlite.reproduce.records import Past, read
@@ -79,6 +79,8 @@ def as_recorded(past: Past, data_dir: str | None = None, trusted: tuple[str, ...
     if isinstance(workers := made["data"].get("num_workers"), int):  # they change no bit
         made["data"]["num_workers"] = min(workers, 4 * (os.cpu_count() or 1))
     made["resume"], made["dry_run"], made["trainer"]["max_minutes"] = None, False, None
+    if made["trainer"].get("micro_batch_size") == "auto":  # what it became, since batch statistics are of the parts
+        made["trainer"]["micro_batch_size"] = past.result.get("micro_batch_size")
     if facts["choices"].get("device") and _is_here(facts["choices"]["device"]):
         made["trainer"]["device"] = facts["choices"]["device"]
     for old, new in places(facts, data_dir).items():
@@ -109,19 +111,6 @@ def places(facts: dict[str, Any], data_dir: str | None) -> dict[str, str]:
             continue
         found |= {old: new for old in (full, word) if isinstance(old, str) and "${" not in old}
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))  # an inner folder before the one around it
-
-
-def below(path: Any, folder: Any) -> bool:
-    return isinstance(path, str) and isinstance(folder, str) and (path == folder or path.startswith(f"{folder}/"))
-
-
-def moved(value: Any, old: str, new: str) -> Any:
-    """The same with paths below `old` led to `new`."""
-    if isinstance(value, dict):
-        return {key: moved(item, old, new) for key, item in value.items()}
-    if isinstance(value, list):
-        return [moved(item, old, new) for item in value]
-    return new + value[len(old) :] if below(value, old) else value
 
 
 def _is_here(device: str) -> bool:

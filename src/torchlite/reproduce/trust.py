@@ -20,6 +20,7 @@ LARGEST = 1 << 20  # characters of a config when all is looked up: references to
 REFERENCE = re.compile(r"\$\{([\w.\[\]-]+)\}")
 VARIABLE = re.compile(r"\$\{\s*oc\.env:\s*['\"]?([A-Za-z_]\w*)['\"]?\s*(,[^${}]*)?\}")
 OTHER = re.compile(r"\$\{[\w.\[\]-]+\}|\$\{oc\.decode:\s*\0\s*\}")  # another key; a variable as a number
+UNSEEN = re.compile(r"[\x00-\x20]")  # what a library may strip from an address
 ADDRESS = re.compile(r"://|^(hf[-_]hub:|hfds/|hfids/|tfds/)", re.I)
 PUBLISHED = re.compile(
     r"torchvision\.datasets\.(MNIST|FashionMNIST|CIFAR10|CIFAR100)"
@@ -189,4 +190,6 @@ def fetches(key: str, value: Any) -> bool:
         return False
     if key in ("weights", "weights_backbone"):  # a file, or the name of published ones
         return not os.path.isfile(value)
-    return ADDRESS.search(value) is not None or key == "shards" and ":" in value  # whose braces are yet to be expanded
+    return (
+        ADDRESS.search(UNSEEN.sub("", value)) is not None or key == "shards" and ":" in value
+    )  # whose braces are yet to be expanded

@@ -156,13 +156,22 @@ def is_rounding(quantity: str, was: Any, now: Any, past: Past) -> bool:
 
 def sampling_spread(past: Past) -> Spread | None:
     """Where nothing is published, twice the standard error of an accuracy over the images it was taken of."""
-    value, split = past.scores.get(past.metric), past.facts["data"].get("split") or {}
-    count = split.get(past.metric.partition("/")[0])
+    value, count = past.scores.get(past.metric), num_scored(past)
     if value is None or not count or not is_share(past.metric, value):
         return None
     half = 2 * math.sqrt(max(value * (1 - value), 1 / count) / count)
     words = f"twice the standard error of an accuracy over {count} images"
     return Spread(max(0.0, value - half), min(1.0, value + half), words)
+
+
+def num_scored(past: Past) -> int | None:
+    """How many images the final score is of."""
+    part, config = past.metric.partition("/")[0], past.facts["config"]
+    whole = (past.facts["data"].get("split") or {}).get(part)
+    batches, size = config["trainer"].get("limit_eval_batches"), config.get("data", {}).get("eval_batch_size")
+    if not isinstance(whole, int) or not isinstance(batches, int) or not isinstance(size, int):
+        return whole
+    return min(whole, batches * size)
 
 
 def is_share(metric: str, value: float) -> bool:

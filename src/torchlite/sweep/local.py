@@ -142,7 +142,8 @@ class Runner:
 
     def _pass_on(self, job: Job) -> None:
         job.state = ELSEWHERE
-        self.elsewhere.append(job)
+        if not self.is_stopping and not self.is_lost:
+            self.elsewhere.append(job)
         self.watcher.started(job)
 
     def _look_elsewhere(self) -> None:

@@ -57,6 +57,8 @@ def status(name: str | None) -> int:
 
 def retry(name: str, num_jobs: int) -> int:
     """Run a sweep's unfinished jobs as they were planned, from sweep.json alone; the exit code."""
+    if num_jobs < 1:
+        raise UserError(f"--num-jobs {num_jobs}: give 1 or more.")
     console = Console(highlight=False)
     directory = _directory(name)
     found = jobs.of_sweep(directory)

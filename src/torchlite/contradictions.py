@@ -1,0 +1,48 @@
+"""Nodes of a config that are sound one by one and contradict each other."""
+
+from typing import Any
+
+from torchlite.check import locate
+from torchlite.errors import UserError
+
+
+def check_together(config: dict[str, Any]) -> list[str]:
+    """Contradictions between the nodes of a config whose every node is sound, a line each."""
+    data, trainer, scheduler = config["data"], config["trainer"], config["scheduler"]
+    has_no_validation = "val_fraction" in data and data["val_fraction"] == 0 and data["val"] is None
+    problems = _needing_validation(config) if has_no_validation else []
+    if "channels" in data and isinstance(data["preprocess"], dict):
+        for key in {"mean", "std"} & data["preprocess"].keys():
+            numbers, channels = len(data["preprocess"][key]), data["channels"]
+            if numbers != channels:
+                problems.append(
+                    f"data.preprocess.{key} has {numbers} numbers but data.channels={channels}: one a channel."
+                )
+    if "warmup_epochs" in scheduler and scheduler["warmup_epochs"] > trainer["max_epochs"]:
+        warmup, epochs = scheduler["warmup_epochs"], trainer["max_epochs"]
+        problems.append(f"scheduler.warmup_epochs={warmup} is longer than trainer.max_epochs={epochs}.")
+    if trainer["lr_reference_batch_size"] is not None and "lr" not in config["optimizer"]:
+        problems.append("trainer.lr_reference_batch_size scales optimizer.lr; give that a value.")
+    return problems
+
+
+def check_against(data: Any, config: dict[str, Any]) -> None:
+    """Raise UserError for what needs a validation part where the data turns out to have none."""
+    if data.val is None and (problems := _needing_validation(config)):
+        raise UserError("\n".join(problems))
+
+
+def _needing_validation(config: dict[str, Any]) -> list[str]:
+    nodes = {"scheduler": config["scheduler"], **{f"callbacks.{k}": node for k, node in config["callbacks"].items()}}
+    return [
+        f"{path} needs a validation part; set data.val_fraction above 0 or choose another."
+        for path, node in nodes.items()
+        if node is not None and _needs_validation(locate(node["_target_"]))
+    ]
+
+
+def _needs_validation(target: Any) -> bool:
+    from torchlite.optim import needs_validation
+
+    is_schedule = getattr(target, "__module__", "").startswith(("torchlite.optim", "torch.optim"))
+    return bool(getattr(target, "needs_validation", False)) or (is_schedule and needs_validation(target))
