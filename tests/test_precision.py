@@ -58,6 +58,14 @@ def test_a_compiled_model_leaves_no_trace_in_its_checkpoint(typed: Typed, tmp_pa
     assert scores[0] == pytest.approx(scores[1], rel=1e-5)
 
 
+def test_a_lone_sample_for_a_batch_norm_is_refused_before_training(typed: Typed, tmp_path: Path) -> None:
+    """H13"""
+    words = ["model=mlp", "model.norm=batch", "data.drop_last=false", "data.batch_size=383"]  # of 1,150
+    done = typed(*words)
+    assert done.code == 2 and "no batch statistics" in done.stderr and not list(tmp_path.rglob("result.json"))
+    assert typed(*words, "model.norm=layer", "trainer=smoke", "trainer.max_epochs=1").code == 0
+
+
 def test_a_batch_larger_than_the_set_is_told_of(typed: Typed, tmp_path: Path) -> None:
     """G03: the schedule, the log and the count all say one update an epoch."""
     words = ["model=mlp", "data.batch_size=4096", "data.drop_last=false", "trainer.max_epochs=3", "scheduler=cosine"]

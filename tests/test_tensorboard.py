@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.conftest import Typed
 from tests.runs import BASE, TIMES, result, the_run
-from torchlite.callbacks.tensorboard import flat_hparams, image_grid
+from torchlite.callbacks.tensorboard import flat_hparams, image_grid, stacked
 
 
 @pytest.fixture
@@ -76,6 +76,12 @@ def test_batches_without_a_mistake_need_no_picture(typed: Typed, tmp_path: Path)
     words = ["model=mlp", "trainer.max_epochs=8", "data.eval_batch_size=4", "trainer.num_threads=1"]
     done = typed(*words, "~data.preprocess", "+data.preprocess._target_=tests.test_tensorboard.Halved")
     assert done.code == 0 and result(the_run(tmp_path / "outputs"))["test"]["test/acc1"] > 0.8, done.text
+
+
+def test_images_of_several_sizes_are_stacked() -> None:
+    made = stacked([torch.ones(3, 4, 9), torch.ones(3, 6, 5)])
+    assert made.shape == (2, 3, 6, 9) and made[0].sum() == 3 * 36 and made[1, :, :, :5].sum() == made[1].sum() == 90
+    assert stacked([]).shape == (0,)
 
 
 def test_a_grid_frames_every_image() -> None:

@@ -1,5 +1,6 @@
 """Nodes of a config that are sound one by one and contradict each other."""
 
+import copy
 from typing import Any
 
 from torchlite.check import locate
@@ -26,10 +27,30 @@ def check_together(config: dict[str, Any]) -> list[str]:
     return problems
 
 
-def check_against(data: Any, config: dict[str, Any]) -> None:
-    """Raise UserError for what needs a validation part where the data turns out to have none."""
+def check_against(data: Any, config: dict[str, Any], model: Any) -> None:
+    """Raise UserError for what the data, now that it is read, turns out not to have.
+
+    That is a validation part, where something needs one, or a second sample in the smallest batch, where the model does.
+    """
     if data.val is None and (problems := _needing_validation(config)):
         raise UserError("\n".join(problems))
+    if getattr(data.train, "smallest", 0) == 1:
+        _check_lone_sample(data, copy.deepcopy(model).train())
+
+
+def _check_lone_sample(data: Any, model: Any) -> None:
+    """As at the end of the first epoch, after which it would be a pity."""
+    import torch
+
+    from torchlite.update import NO_STATISTICS, TOO_FEW_VALUES
+
+    device = next((parameter.device for parameter in model.parameters()), None)
+    try:
+        with torch.no_grad():
+            model(torch.zeros(1, data.channels, data.image_size, data.image_size, device=device))
+    except Exception as error:  # of another kind: it comes, or does not, with real images
+        if TOO_FEW_VALUES in str(error):
+            raise UserError(NO_STATISTICS) from error
 
 
 def _needing_validation(config: dict[str, Any]) -> list[str]:

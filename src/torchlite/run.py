@@ -153,7 +153,7 @@ def train(
     randomness.seed_everything(config["seed"])
     model, formats = _network(config, trainer, device, chosen, saved)
     data = build.data(config["data"], seed=config["seed"], device=device)
-    check_against(data, config)
+    check_against(data, config, model)
     resume.check_data(rec.directory, saved, data)
     choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
     choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}

@@ -17,6 +17,11 @@ from torchlite.tasks.step import Step
 log = logging.getLogger("torchlite")
 ADVICE = "Try a lower optimizer.lr or trainer.clip_grad_norm=1."
 BATCH_STATISTICS = nn.modules.batchnorm._BatchNorm  # the class above all batch norms; sees more of a window uncut
+TOO_FEW_VALUES = "more than 1 value per channel"  # what torch's batch norms want
+NO_STATISTICS = (
+    "a batch of one sample has no batch statistics: set data.drop_last=true, another data.batch_size or "
+    "trainer.micro_batch_size, or model.norm=group."
+)
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -127,11 +132,8 @@ class Updater:
             with self.autocast():
                 step = self.task.training_step(self.forward, part)
         except ValueError as error:
-            if "more than 1 value per channel" in str(error):
-                raise UserError(
-                    "a batch of one sample has no batch statistics: set data.drop_last=true, another data.batch_size or "
-                    "trainer.micro_batch_size, or model.norm=group."
-                ) from error
+            if TOO_FEW_VALUES in str(error):
+                raise UserError(NO_STATISTICS) from error
             raise
         if not isinstance(step, Step) or step.losses.shape != part.ids.shape:
             raise UserError(

@@ -169,6 +169,14 @@ def test_erasing_paints_a_box_of_the_size_it_says() -> None:
         assert mask.sum() == rows * columns
 
 
+def test_erasing_counts_height_by_width() -> None:
+    image = torch.ones(8, 1, 100, 100, dtype=torch.uint8)
+    erase = RandomErasing(1.0, (0.1, 0.1), (3.0, 3.0))
+    for erased in erase(image, chances(8, erase))[:, 0] == 0:
+        rows, columns = int(erased.any(1).sum()), int(erased.any(0).sum())
+        assert (rows, columns) == (55, 18)
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [

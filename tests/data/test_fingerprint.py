@@ -23,7 +23,7 @@ def part(seed: int = 0) -> Opened:
 
 
 def of(opened: Opened) -> str:
-    return fingerprint(opened, opened.images).digest
+    return fingerprint(opened).digest
 
 
 def files(folder: Path, number: int = 3) -> ImageFiles:
@@ -35,7 +35,7 @@ def files(folder: Path, number: int = 3) -> ImageFiles:
 
 def test_equal_content_has_an_equal_fingerprint() -> None:
     assert of(part()) == of(part())
-    assert len(of(part())) == 64 and fingerprint(part(), part().images).of == "pixels"
+    assert len(of(part())) == 64 and fingerprint(part()).of == "pixels"
 
 
 def test_one_pixel_one_label_and_the_part_all_count() -> None:
@@ -52,21 +52,21 @@ def test_one_pixel_one_label_and_the_part_all_count() -> None:
 def test_files_count_by_content_and_name_wherever_they_lie(tmp_path: Path) -> None:
     one, same = files(tmp_path / "one"), files(tmp_path / "same")
     opened = [open_source(source, "data.train", 1, 3) for source in (one, same)]
-    first = [fingerprint(each, None) for each in opened]
+    first = [fingerprint(each) for each in opened]
     assert first[0] == first[1] and first[0].of == "files"
     times = os.stat(same.path(1))
     Image.new("RGB", (8, 8), (9, 0, 0)).save(same.path(1))
     os.utime(same.path(1), ns=(times.st_atime_ns, times.st_mtime_ns))  # the change of the file's status still shows
-    assert fingerprint(opened[1], None) != first[0]
+    assert fingerprint(opened[1]) != first[0]
 
 
 def test_files_are_read_once_for_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_source(files(tmp_path / "one"), "data.train", 1, 3)
-    first = fingerprint(opened, None)
+    first = fingerprint(opened)
     monkeypatch.setattr(module, "_hashed", None)
-    assert fingerprint(opened, None) == first
+    assert fingerprint(opened) == first
     monkeypatch.setattr(module, "_COMPUTED", {})  # as another process
-    assert fingerprint(opened, None) == first
+    assert fingerprint(opened) == first
 
 
 def test_without_a_place_for_the_cache_it_is_computed_each_time(
@@ -75,7 +75,7 @@ def test_without_a_place_for_the_cache_it_is_computed_each_time(
     (tmp_path / "no folder").write_text("")
     monkeypatch.setenv("TORCHLITE_CACHE", str(tmp_path / "no folder"))
     opened = open_source(files(tmp_path / "one"), "data.train", 1, 3)
-    assert fingerprint(opened, None) == fingerprint(opened, None)
+    assert fingerprint(opened) == fingerprint(opened)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_image_without_pixels_or_with_far_too_many_is_named_beforehand(
     content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
     (tmp_path / "bad" / "1.png").write_bytes(content)
     with pytest.raises(UserError, match=rf"bad/1.png cannot be read as an image: .*{said}"):
-        fingerprint(open_source(source, "data.train", 1, 3), None)
+        fingerprint(open_source(source, "data.train", 1, 3))
 
 
 @pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"x" * 64, b"0" * 63])
@@ -98,11 +98,11 @@ def test_a_damaged_cache_is_computed_again(
     tmp_path: Path, own_cache: Path, junk: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = open_source(files(tmp_path / "one"), "data.train", 1, 3)
-    first = fingerprint(opened, None)
+    first = fingerprint(opened)
     (stored,) = (own_cache / "fingerprints").iterdir()
     stored.write_bytes(junk)
     monkeypatch.setattr(module, "_COMPUTED", {})
-    assert fingerprint(opened, None) == first and stored.read_text() != junk
+    assert fingerprint(opened) == first and stored.read_text() != junk
 
 
 def test_h01_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_h01_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad" / "text.png").write_text("no image")
     source = ImageFiles(str(tmp_path / "bad"), names, [0] * 4, ["a"])
     with pytest.raises(UserError) as raised:
-        fingerprint(open_source(source, "data.train", 1, 3), None)
+        fingerprint(open_source(source, "data.train", 1, 3))
     lines = str(raised.value).splitlines()
     assert [str(tmp_path / "bad" / name) in line for name, line in zip(names[1:], lines, strict=True)] == [True] * 3
 
@@ -131,7 +131,7 @@ def test_of_items_that_are_neither_files_nor_in_memory_some_count() -> None:
         def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
             return torch.full((4, 4), index + (index == self.changed), dtype=torch.uint8), 0
 
-    first = fingerprint(open_source(Items(), "data.train", 1, 1), None)
+    first = fingerprint(open_source(Items(), "data.train", 1, 1))
     assert first.of == "20 items"
-    assert first == fingerprint(open_source(Items(), "data.train", 1, 1), None)
-    assert first != fingerprint(open_source(Items(changed=7), "data.train", 1, 1), None)
+    assert first == fingerprint(open_source(Items(), "data.train", 1, 1))
+    assert first != fingerprint(open_source(Items(changed=7), "data.train", 1, 1))

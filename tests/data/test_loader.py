@@ -194,18 +194,29 @@ def test_i01_every_sample_in_every_epoch_draws_its_own_numbers(folder: MakeFolde
     assert all(torch.equal(image, again) for image, again in zip(first.values(), drawn().values(), strict=True))
 
 
+DRAWS = {
+    "numpy": lambda: np.random.randint(40),
+    "torch": lambda: int(torch.randint(40, ())),
+    "Python, rarely": lambda: 5 * (random.random() < 0.3),
+}
+
+
 class RandomItems:
     """A user's data set with randomness of its own, and no word about it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
 
     def __len__(self) -> int:
         return 12
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        return np.full((8, 8, 3), 100 + index + 3 * np.random.randint(40), dtype=np.uint8), index % 2
+        return np.full((8, 8, 3), 100 + index + 3 * DRAWS[self.kind](), dtype=np.uint8), index % 2
 
 
-def test_i01_a_source_with_randomness_of_its_own_is_not_frozen_and_repeats(folder: MakeFolder) -> None:
-    options = {"train": RandomItems(), "crop": None, "transforms": None, "augment": None, "image_size": 8}
+@pytest.mark.parametrize("kind", DRAWS)
+def test_i01_a_source_with_randomness_of_its_own_is_not_frozen_and_repeats(folder: MakeFolder, kind: str) -> None:
+    options = {"train": RandomItems(kind), "crop": None, "transforms": None, "augment": None, "image_size": 8}
     options |= {"preprocess": Preprocess([0.0] * 3, [1.0] * 3), "val_fraction": 0}
     alone, others = data(folder(), num_workers=0, **options), data(folder("other"), num_workers=2, **options)
     assert alone.choices["in_memory"] is False

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torchvision.transforms import v2
@@ -87,6 +88,19 @@ def test_values_keep_their_range() -> None:
 def test_sizes_that_do_not_fit_are_refused(key: str, value: object) -> None:
     with pytest.raises(UserError, match=f"data.preprocess.{key}="):
         Preprocess([0.5], [0.5], **{key: value})
+
+
+@pytest.mark.parametrize(("resize", "crop"), [(256, 224), (512, 224), (64, 8)])
+@pytest.mark.parametrize("tall", [True, False])
+def test_an_image_far_longer_than_wide_keeps_its_scale(resize: int, crop: int, tall: bool) -> None:
+    ramp = (torch.arange(4000) * 255 // 3999).to(torch.uint8).expand(1, 1, 100, 4000)
+    image = ramp.transpose(2, 3) if tall else ramp
+    made = Preprocess([0.0], [1.0], resize=resize, crop=crop)
+    whole = F.interpolate(
+        image.float(), [resize * side // 100 for side in image.shape[2:]], mode="bilinear", antialias=True
+    )
+    expected = v2.functional.center_crop(whole.round().to(torch.uint8), [crop, crop])
+    assert (made.fit(image).int() - expected.int()).abs().max() <= 1
 
 
 @pytest.mark.parametrize("size", [(3, 3000), (2000, 2), (1, 65000)])

@@ -118,6 +118,30 @@ def test_what_does_not_fit_is_named(train: Any, changes: dict[str, Any], said: s
         list(data(train, **{"num_workers": 0, **changes}).train.epoch(0))
 
 
+class Named(Numbers):
+    """The same, with a name for each label."""
+
+    def __init__(self, classes: list[str], **others: Any) -> None:
+        super().__init__(labels=len(classes), **others)
+        self.classes = classes
+
+
+def test_h05_classes_of_streams_are_matched_by_name() -> None:
+    train, val = Named(["a", "b", "c"]), Named(["c", "a"], samples_per_epoch=8)
+    made = data(train, val=val, transforms=None, augment=None)
+    assert made.class_names == ["a", "b", "c"]
+    for batch in made.val.epoch(0):
+        levels = batch.images[:, 0, 0, 0].round().int().tolist()
+        assert [2 if level // 5 % 2 == 0 else 0 for level in levels] == batch.targets.tolist()
+    named = data(train, class_names=["c", "b", "a"], transforms=None, augment=None)
+    assert named.class_names == ["c", "b", "a"]
+    for batch in named.train.epoch(0):
+        levels = batch.images[:, 0, 0, 0].round().int().tolist()
+        assert [2 - level // 5 % 3 for level in levels] == batch.targets.tolist()
+    with pytest.raises(UserError, match=r"data\.val has a class that data\.train \(a, b, c\) has not: d"):
+        data(train, val=Named(["a", "d"], samples_per_epoch=8))
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_stream_that_ends_early_is_named(num_workers: int) -> None:
     said = "data.train ended after {} samples; its samples_per_epoch says {}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torchlite.callbacks.hooks import Callback
@@ -131,7 +132,15 @@ def misclassified(trainer: Any, num_images: int) -> tuple[Tensor, list[str]]:
         labels += [f"{names[target]} taken for {names[prediction]}" for target, prediction in pairs]
         if len(found) >= num_images:
             break
-    return torch.stack(found[:num_images]) if found else torch.empty(0), labels[:num_images]
+    return stacked(found[:num_images]), labels[:num_images]
+
+
+def stacked(images: list[Tensor]) -> Tensor:
+    """[N, C, H, W] of images of any size, the smaller ones with black to the right and below."""
+    if not images:
+        return torch.empty(0)
+    height, width = (max(image.shape[axis] for image in images) for axis in (1, 2))
+    return torch.stack([F.pad(i, (0, width - i.shape[2], 0, height - i.shape[1])) for i in images])
 
 
 def flat_hparams(config: dict[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:

@@ -195,7 +195,9 @@ class RandomErasing:
             raise UserError(f"RandomErasing: probability={probability} is outside 0..1.")
         if not 0 <= value <= 255:
             raise UserError(f"RandomErasing: value={value}; a pixel value is 0..255.")
-        self._boxes = RandomResizedCrop(1, scale, ratio)
+        if len(ratio) != 2 or not 0 < ratio[0] <= ratio[1]:
+            raise UserError(f"RandomErasing: ratio={list(ratio)}; give [least, greatest] height / width, above 0.")
+        self._boxes = RandomResizedCrop(1, scale, (1 / ratio[1], 1 / ratio[0]))  # which counts width / height
         self.probability = probability
         self.value = value
 

@@ -21,7 +21,7 @@ from torchlite.data.pixels import (
     to_channels,
     to_tensor,
 )
-from torchlite.data.seeds import own_seeds, reseed
+from torchlite.data.seeds import drawn_so_far, own_seeds, reseed
 from torchlite.errors import UserError
 
 PROBES = 8  # samples read beforehand, to learn what the others are like
@@ -240,12 +240,16 @@ def _labels(source: Source, name: str) -> Any:
 
 
 def _look(opened: Opened) -> None:
-    """Read a few images, twice unless they are files: are they of one size, and is the source random by itself?"""
+    """Read a few images, twice unless they are files: are they of one size, and is the source random by itself?
+
+    It is where a reading draws from a global generator, whatever comes of it this time, or where two readings differ.
+    """
     sizes: set[tuple[int, int]] = set()
     ours = getattr(opened.source, "plain_files", False)
     with own_seeds():
         for index in _probes(opened.source):
             reseed(index)
+            before = drawn_so_far()
             try:
                 first = opened.read(index)
             except UserError:
@@ -254,7 +258,7 @@ def _look(opened: Opened) -> None:
                 continue  # all files that cannot be read are named together, later
             sizes.add((first.shape[1], first.shape[2]))
             if not ours:
-                reseed(index + (1 << 32))
+                opened.varies |= drawn_so_far() != before
                 again = opened.read(index)
                 opened.varies |= first.shape != again.shape or not torch.equal(first, again)
     opened.size = sizes.pop() if len(sizes) == 1 else None

@@ -33,11 +33,10 @@ class Fingerprint(NamedTuple):
     of: str
 
 
-def fingerprint(part: Opened, pixels: Tensor | None) -> Fingerprint:
-    """The identity of one part: of its labels, and of its files, pixels, or, where it has neither, some of its items.
+def fingerprint(part: Opened) -> Fingerprint:
+    """The identity of one part: of its labels, and of its files, its array of pixels, or, without either, some of its items.
 
-    Args:
-        pixels: the part decoded, uint8 [N, C, H, W], where it is kept in memory.
+    It is the same whether the part is kept in memory or not, which depends on how much is free.
 
     Raises:
         BadFilesError: files that are cut off or no images.
@@ -47,10 +46,10 @@ def fingerprint(part: Opened, pixels: Tensor | None) -> Fingerprint:
     if paths is not None:
         of = "files"
         digest.update(file_contents(paths, images=not getattr(part.source, "files", None)).encode())
-    elif pixels is not None:
+    elif part.images is not None:
         of = "pixels"
-        digest.update(f"{list(pixels.shape)}\n".encode())
-        for images in pixels.split(ROWS_AT_ONCE):
+        digest.update(f"{list(part.images.shape)}\n".encode())
+        for images in part.images.split(ROWS_AT_ONCE):
             digest.update(images.contiguous().numpy().data)
     else:
         ids = sorted({index * len(part) // MOST_ITEMS for index in range(MOST_ITEMS)} & set(range(len(part))))

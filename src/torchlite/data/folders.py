@@ -55,11 +55,12 @@ def image_folder(
             f"out set data.{part}=null."
         )
     names = _chosen(sorted(found, key=natural), given, folder, allow_empty_classes)
+    key = f"+data.{part}" if part in ("val", "test") else "data.train"
     for name in names:
         if not found.get(name) and not allow_empty_classes:
             raise UserError(
                 f"the class folder {shown(os.path.join(folder, name))} has no images ({', '.join(EXTENSIONS[:4])}, …). "
-                "Take it away, or set data.train.allow_empty_classes=true to keep the class without samples."
+                f"Take it away, or set {key}.allow_empty_classes=true to keep the class without samples."
             )
     _check_level(folder, {name: found[name] for name in names if found.get(name)})
     if left_out:

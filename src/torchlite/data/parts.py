@@ -112,8 +112,8 @@ class Recipe:
             raise BadFilesError(problems)
         return kept
 
-    def stream(self, name: str, source: Any, num_classes: int) -> Loaded:
-        """The samples of a part that is a stream."""
+    def stream(self, name: str, source: Any, num_classes: int, class_names: list[str] | None, names_of: str) -> Loaded:
+        """The samples of a part that is a stream; `class_names` (of the key `names_of`) tell what its labels are."""
         training = name == "train"
         per_sample = PerSample(
             self.crop if training and self.crop is not None else self.fit,
@@ -123,7 +123,7 @@ class Recipe:
             self.image_size,
             seeded=True,
         )
-        reader = StreamReader(source, f"data.{name}", per_sample, num_classes)
+        reader = StreamReader(source, f"data.{name}", per_sample, num_classes, class_names, names_of)
         reader.try_one()
         return self._loaded(reader, name)
 
@@ -196,10 +196,10 @@ def assembled(
         checks.every_class_has_samples(parts["train"].targets, names, num_classes)
     check_files(parts)
     kept = recipe.kept(parts, in_memory, memory_share)
-    prints = {name: fingerprint(part, kept[name].images if kept else None) for name, part in parts.items()}
+    prints = {name: fingerprint(part) for name, part in parts.items()}
     samples: dict[str, Samples] = {}
     for name, source in flowing.items():
-        samples[name] = stream = recipe.stream(name, source, num_classes)
+        samples[name] = stream = recipe.stream(name, source, num_classes, names, names_of)
         prints[name] = stream_fingerprint(stream.reader)
     rows = cut(parts, val_fraction, split_seed)
     for name, own in rows.items():

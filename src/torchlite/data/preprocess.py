@@ -78,6 +78,9 @@ class Preprocess(nn.Module):
         if self.crop is None or not isinstance(self.resize, int) or max(height, width) <= LONGEST * min(height, width):
             return images
         keep = math.ceil((max(self.crop) + 8) * min(height, width) / self.resize) + 8  # more than the filter reaches
+        keep = max(
+            keep, min(height, width)
+        )  # the short side is resized whole, or the picture would be of another scale
         keep += (max(height, width) - keep) % 4  # so that both middles, rounded to even numbers, are one
         return _center(images, min(height, keep), min(width, keep))
 

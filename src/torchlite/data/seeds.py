@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,8 +38,15 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(num_threads)
 
 
+def drawn_so_far() -> tuple[object, ...]:
+    """Where the three global generators stand; another value means that somebody drew."""
+    numpy_state: Any = np.random.get_state()
+    numpy_drawn = numpy_state[1].tobytes(), *numpy_state[2:]
+    return random.getstate(), numpy_drawn, torch.get_rng_state().numpy().tobytes()
+
+
 def reseed(seed: int) -> None:
-    """Seed the three global generators (torch's of the CPU only) with 63 bits; for use within `own_seeds`."""
+    """Seed the three global generators (torch's of the CPU only, which takes the lower 32 of the 63 bits), in `own_seeds`."""
     random.seed(seed)
     np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
     torch.default_generator.manual_seed(seed)

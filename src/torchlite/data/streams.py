@@ -51,7 +51,15 @@ class StreamReader:
         UserError: the stream does not say how long an epoch is.
     """
 
-    def __init__(self, source: Any, name: str, per_sample: PerSample, num_classes: int) -> None:
+    def __init__(
+        self,
+        source: Any,
+        name: str,
+        per_sample: PerSample,
+        num_classes: int,
+        class_names: list[str] | None = None,
+        names_of: str = "data.train",
+    ) -> None:
         count = getattr(source, "samples_per_epoch", None)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             if count is not None:
@@ -64,6 +72,8 @@ class StreamReader:
         self.name = name
         self.per_sample = per_sample
         self.num_classes = num_classes
+        self.own_names = label_rules.class_names(source, name)
+        self.class_names, self.names_of = class_names, names_of
         self.targets = np.zeros(count, dtype=np.int64)  # not known before they are read
         self._epoch: int | None = None
         self._items: Iterator[Sequence[Any]] | None = None
@@ -93,7 +103,16 @@ class StreamReader:
         found = {place: self._item(epoch, place) for place in sorted(keys.tolist())}
         made = list(self.per_sample.apply(_Items(self, found), keys, epoch, keys))
         labels = [found[place][1] for place in keys.tolist()]
-        targets = label_rules.checked(labels, lambda i: _called(keys[i], found[keys[i]]), self.name, self.num_classes)
+        numbers = label_rules.checked(
+            labels,
+            lambda i: _called(keys[i], found[keys[i]]),
+            self.name,
+            self.num_classes,
+            self.own_names,
+            self.class_names,
+            self.names_of,
+        )
+        targets, _ = label_rules.in_order(numbers, self.own_names, self.class_names)
         images = torch.stack(made) if made else torch.empty((0, self.per_sample.channels, 1, 1), dtype=torch.uint8)
         return images, targets
 
