@@ -79,7 +79,7 @@ SAYS_NOTHING = ("name", "data_dir", "resume", "dry_run", "fail_fast")  # of what
 
 
 def job_name(overrides: Sequence[str], identity: str) -> str:
-    """`sgd_lr-0.1_seed-3-1a2b3c4d`: the words of a job as a directory name of at most 120 plain characters."""
+    """`sgd_lr-0.1_seed-3-1a2b3c4d5e6f`: the words of a job as a directory name of at most 120 plain characters."""
     words = []
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")

@@ -8,8 +8,8 @@ from torchlite.errors import UserError
 
 log = logging.getLogger("torchlite")
 HOOKS = (
-    "on_fit_begin",  # (trainer): everything is built, nothing is trained
-    "on_epoch_begin",  # (trainer)
+    "on_fit_begin",  # (trainer): everything is built, nothing is trained yet; a resumed run stands where it was
+    "on_epoch_begin",  # (trainer): not again where a run goes on within an epoch
     "on_batch_begin",  # (trainer, batch): before its update
     "on_batch_end",  # (trainer, batch): its update is applied
     "on_validation_begin",  # (trainer)

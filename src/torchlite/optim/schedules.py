@@ -1,8 +1,9 @@
 """Learning-rate schedules as functions of the update.
 
 Update `u` counts applied updates from 0; update `u` of `total_updates` is made with the learning rate of the optimizer
-times a factor of `u` alone. Every schedule takes `warmup_epochs`: of the `W = round(warmup_epochs * updates_per_epoch)`
-first updates, `u` is made with (u + 1) / W of the rate (Goyal et al., "Accurate, Large Minibatch SGD", 2017).
+times a factor, of `u` alone in all but `Plateau`. Every schedule takes `warmup_epochs`: of the first
+`W = round(warmup_epochs * updates_per_epoch)` updates, `u` is made with (u + 1) / W of the rate (Goyal et al., "Accurate,
+Large Minibatch SGD", 2017), in all but `onecycle`, which rises by a cosine.
 `optimizer`, `total_updates`, `updates_per_epoch` and `monitor_mode` are known only at run time and are passed by name.
 """
 

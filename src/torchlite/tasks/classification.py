@@ -19,7 +19,7 @@ class Classification:
 
     Args:
         num_classes: C, the width of the model's output.
-        label_smoothing: 0 to 1; the share of the target spread evenly over all classes (Szegedy et al. 2016).
+        label_smoothing: 0 <= s < 1; the share of the target spread evenly over all classes (Szegedy et al. 2016).
         class_weights: one positive factor per class for its samples' losses, or None for 1 each.
         topk: the k of each reported top-k accuracy; those above C are left out.
     """
