@@ -18,7 +18,8 @@ FROZEN = "+callbacks.freeze={_target_:torchlite.callbacks.Freeze,patterns:['feat
 
 
 def frozen(model: nn.Module, callback: Freeze, epoch: int = 0) -> SimpleNamespace:
-    trainer = SimpleNamespace(model=model, progress=SimpleNamespace(epoch=epoch))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = SimpleNamespace(model=model, optimizer=optimizer, progress=SimpleNamespace(epoch=epoch))
     callback.on_fit_begin(trainer)
     return trainer
 
@@ -33,6 +34,19 @@ def test_frozen_layers_do_not_move_until_their_epoch(typed: Typed, tmp_path: Pat
     assert not torch.equal(epochs[1]["features.0.0.weight"], epochs[2]["features.0.0.weight"])
     assert not torch.equal(epochs[1]["features.0.1.running_mean"], epochs[2]["features.0.1.running_mean"])
     assert not torch.equal(epochs[0]["head.weight"], epochs[1]["head.weight"])
+
+
+def test_layers_that_are_let_go_get_their_momentum(typed: Typed, tmp_path: Path) -> None:
+    """Of torch's fused SGD, which takes none but a whole list of them."""
+    words = ["optimizer=sgd", "optimizer.momentum=0.9", "model=small_cnn", "model.widths=[4]", "trainer.num_threads=1"]
+    for fused in ("true", "false"):
+        done = typed(
+            *words, "trainer.max_epochs=2", FROZEN % 1, f"trainer.fused_optimizer={fused}", f"name=fused-{fused}"
+        )
+        assert done.code == 0, done.text
+    one, other = (state(the_run(tmp_path / "outputs" / f"fused-{fused}"))["model"] for fused in ("true", "false"))
+    for key in one:
+        torch.testing.assert_close(one[key], other[key], rtol=1e-3, atol=1e-4)
 
 
 def test_a_pattern_that_matches_nothing_is_an_error() -> None:

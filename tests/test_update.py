@@ -114,6 +114,18 @@ def test_fp16_updates_that_overflow_are_left_out_and_counted() -> None:
     assert applied == sorted(applied)
 
 
+def test_a_first_update_that_overflows_leaves_no_momentum_behind() -> None:
+    """Fused SGD makes its buffers also in an update that it leaves out, and writes nothing to them."""
+    network = nn.Sequential(nn.Linear(6, 3))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, fused=True)
+    one = Updater(network, network, Classification(3), optimizer, CPU, precision="fp16")
+    bad = batch(8)
+    bad.images[0, 0] = torch.inf
+    assert not one.apply(bad, 1)
+    assert all(optimizer.state.get(p, {}).get("momentum_buffer") is None for p in network.parameters())
+    assert one.apply(batch(8), 1)
+
+
 def test_gradients_are_clipped_unscaled_under_fp16() -> None:
     """T10"""
     plain, scaled = updater(rate=1.0, clip_grad_norm=0.01), updater(rate=1.0, clip_grad_norm=0.01, precision="fp16")

@@ -215,8 +215,9 @@ def restore_generators(state: dict[str, Any]) -> None:
     name, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    if "cuda" in state and torch.cuda.is_available():
+        for index, own in enumerate(state["cuda"][: torch.cuda.device_count()]):  # there may be more here, or fewer
+            torch.cuda.set_rng_state(own, index)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -51,8 +51,12 @@ class _Nondeterministic(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
+        operation = None
         if "does not have a deterministic implementation" in message:
             operation = message.split(" does not have")[0].rpartition(" ")[2]
+        elif "defaults to a non-deterministic algorithm" in message:  # of attention, on CUDA
+            operation = message.split(" defaults to")[0].rpartition(": ")[2]
+        if operation is not None:
             known = self.result.setdefault("not_deterministic", [])
             if operation not in known:
                 known.append(operation)

@@ -91,10 +91,13 @@ class Updater:
             self._guard(squares, batch, update)
         self._clip(parameters)
         scale = self.scaler.get_scale()
+        new = [p for p in parameters if p not in self.optimizer.state] if self.scaler.is_enabled() else []
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.scaler.get_scale() >= scale:
             return True
+        for parameter in new:  # fused SGD has given it a momentum that nothing was written to
+            self.optimizer.state.pop(parameter, None)
         self.skipped += 1
         log.info(
             f"fp16 overflow: update {update} is tried again with the next batch, at scale {self.scaler.get_scale():g}"

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from torchlite.callbacks.hooks import Callback
@@ -38,6 +39,7 @@ class Freeze(Callback):
     def on_epoch_begin(self, trainer: Any) -> None:
         if trainer.progress.epoch == self.until_epoch:
             self._set(trainer.model, frozen=False)
+            begin_momentum(trainer.model, trainer.optimizer)
             log.info(f"let go at epoch {self.until_epoch}: {', '.join(self.patterns)}")
 
     def _until(self) -> str:
@@ -59,3 +61,18 @@ class Freeze(Callback):
                 else:
                     vars(module).pop("train", None)
                     module.train(model.training)
+
+
+def begin_momentum(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Momentum of zero where others have some already: torch's fused SGD takes that of all parameters, or of none."""
+    momenta = [optimizer.state[p] for p in model.parameters() if p in optimizer.state]
+    if not any(isinstance(state.get("momentum_buffer"), Tensor) for state in momenta):
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if (
+                group.get("fused")
+                and group.get("momentum")
+                and optimizer.state[parameter].get("momentum_buffer") is None
+            ):
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
