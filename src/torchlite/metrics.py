@@ -1,16 +1,24 @@
 """Averages weighted by sample, kept on the device until somebody reads them, and accuracy per sample."""
 
 import functools
+import itertools
 import operator
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-MOST_UNREAD = 1000  # sums of batches held back, tensors of one number each
+from torchlite.errors import UserError
+
+MOST_UNREAD = 64  # batches held back: little memory, even where a value is a view of something large
+MOST_NUMBERS = (
+    1 << 16
+)  # in what a batch's PerSample is kept as; a larger one is computed at once, and dear enough anyway
 
 
-def topk_correct(logits: Tensor, targets: Tensor, k: int) -> Tensor:
+def topk_correct(logits: Tensor, targets: Tensor, k: int = 1) -> Tensor:
     """True where the target is among the k highest logits.
 
     Args:
@@ -29,30 +37,42 @@ def topk_correct(logits: Tensor, targets: Tensor, k: int) -> Tensor:
     return (best == targets[:, None]).any(dim=1)
 
 
+class PerSample(NamedTuple):
+    """A metric, [B], that is computed when somebody reads its mean, for many batches at once; the loop does not wait for it.
+
+    `function` gives one number for each sample of `tensors`, whatever others are with it. They are [B, …] each, without
+    gradient, and are kept until then: nothing may change them.
+    """
+
+    function: Callable[..., Tensor]
+    tensors: tuple[Tensor, ...]
+
+
 class Averages:
     """Means over samples, not over batches: a last, smaller batch counts for its own samples.
 
-    The sums of batches stay on the device until somebody reads them, so adding a batch waits for nothing; then they are
-    added one after the other in double precision, which gives the same bits wherever a run was cut and resumed.
+    What is added stays on the device as it is until somebody reads the means, so adding a batch waits for nothing and costs
+    next to nothing. Then each batch is summed up, and the sums are added one after the other in double precision, which gives
+    the same bits wherever a run was cut and resumed.
     """
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
-        self._unread: dict[str, list[Tensor]] = {}
+        self._unread: dict[str, list[Tensor | PerSample]] = defaultdict(list)
 
-    def add(self, values: Mapping[str, Tensor]) -> None:
+    def add(self, values: Mapping[str, Tensor | PerSample]) -> None:
         """Count one batch in. `values` maps a name to one number per sample, [B]."""
         for name, value in values.items():
-            self.add_sum(name, value.detach().sum(), value.numel())
-
-    def add_sum(self, name: str, total: Tensor, count: int) -> None:
-        """Count `count` samples in whose values add up to the scalar `total`."""
-        unread = self._unread.setdefault(name, [])
-        unread.append(total)
-        self._counts[name] = self._counts.get(name, 0) + count
-        if len(unread) >= MOST_UNREAD:
-            self._read()
+            if isinstance(value, PerSample):
+                if value.tensors[0].numel() > MOST_NUMBERS:
+                    value = value.function(*value.tensors)
+            elif value.requires_grad:
+                value = value.detach()
+            unread = self._unread[name]
+            unread.append(value)
+            if len(unread) >= MOST_UNREAD:
+                self._read()
 
     def means(self) -> dict[str, float]:
         """The mean of each name so far. Waits for the device."""
@@ -82,7 +102,24 @@ class Averages:
         self._counts = {name: int(pair[1]) for name, pair in state.items()}
 
     def _read(self) -> None:
-        for name, totals in self._unread.items():
-            values = torch.stack(totals).tolist()
-            self._sums[name] = functools.reduce(operator.add, values, self._sums.get(name, 0.0))  # sum() compensates
+        for name, unread in self._unread.items():
+            batches = list(_computed(unread))
+            if any(batch.ndim != 1 for batch in batches):
+                raise UserError(
+                    f"the metric {name} has to be one number a sample, [B]; it is {list(batches[0].shape)}."
+                )
+            totals = torch.stack([batch.sum() for batch in batches]).tolist()
+            self._sums[name] = functools.reduce(operator.add, totals, self._sums.get(name, 0.0))  # sum() compensates
+            self._counts[name] = self._counts.get(name, 0) + sum(batch.numel() for batch in batches)
         self._unread.clear()
+
+
+def _computed(values: Iterable[Tensor | PerSample]) -> Iterator[Tensor]:
+    """The numbers of the batches, in turn; whole numbers, which add up to the same in any order, of several in one tensor."""
+    for function, batches in itertools.groupby(values, lambda value: getattr(value, "function", None)):
+        if function is None:
+            yield from cast(Iterator[Tensor], batches)
+            continue
+        each = [batch.tensors for batch in cast(Iterator[PerSample], batches)]
+        numbers = function(*map(torch.cat, zip(*each, strict=True)))
+        yield from numbers.split([len(tensors[0]) for tensors in each]) if numbers.is_floating_point() else (numbers,)

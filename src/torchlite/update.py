@@ -57,6 +57,9 @@ class Updater:
     ) -> None:
         self.model, self.forward, self.task, self.optimizer, self.device = model, forward, task, optimizer, device
         self.precision = precision
+        self.autocast: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if precision != "fp32":
+            self.autocast = torch.autocast(device.type, PRECISIONS[precision])
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.halving = micro_batch_size == "auto"
         self.micro_batch_size = micro_batch_size if isinstance(micro_batch_size, int) else None
@@ -68,7 +71,7 @@ class Updater:
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
-        self.loss_sum = torch.zeros((), device=device)  # over the samples of the latest update
+        self._parts: list[dict[str, Any]] = []  # of the latest update: their losses and metrics, [B] each
         self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
@@ -83,15 +86,21 @@ class Updater:
             NotFiniteError: the gradient is not finite; the weights are as before. On CUDA `look` raises it, later.
         """
         self._backward(batch)
+        if self.precision == "fp16":
+            return self._step_scaled(batch, update)
+        squares = self._squares()
+        self._guard(squares, batch, update)
+        self._clip()
+        self.optimizer.step()
+        return True
+
+    def _step_scaled(self, batch: Any, update: int) -> bool:
+        """The same with fp16's scaler, which is the guard then: it leaves out an update that is not finite."""
         self.scaler.unscale_(self.optimizer)
-        parameters = [p for p in self.parameters if p.grad is not None]
-        squares = self._squares([p.grad for p in parameters if p.grad is not None])
-        self.grad_square = sum(squares) if isinstance(squares, list) else squares.sum()
-        if not self.scaler.is_enabled():
-            self._guard(squares, batch, update)
-        self._clip(parameters)
+        self._squares()
+        self._clip()
         scale = self.scaler.get_scale()
-        new = [p for p in parameters if p not in self.optimizer.state] if self.scaler.is_enabled() else []
+        new = [p for p in self.parameters if p.grad is not None and p not in self.optimizer.state]
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.scaler.get_scale() >= scale:
@@ -113,26 +122,29 @@ class Updater:
         while True:
             self._clear_gradients()
             try:
-                parts = [self._backward_part(part, window) for part in self._cut(batch)]
+                cut = (batch,) if self.micro_batch_size is None else batch.split(self.micro_batch_size)
+                self._parts = []
+                for part in cut:
+                    self._parts.append(self._backward_part(part, window))
             except torch.OutOfMemoryError:
                 if not self.halving or (self.micro_batch_size or window) == 1:
                     raise
                 self._halve(window)
                 continue
-            sums = [loss_sum for loss_sum, _, _ in parts]
-            self.loss_sum = sums[0] if len(sums) == 1 else torch.stack(sums).sum()
-            for loss_sum, count, metrics in parts:
-                self.averages.add_sum("loss", loss_sum, count)
-                self.averages.add(metrics)
+            for values in self._parts:
+                self.averages.add(values)
             return
 
-    def _cut(self, batch: Any) -> tuple[Any, ...]:
-        whole = self.micro_batch_size is None or self.micro_batch_size >= batch.ids.numel()
-        return (batch,) if whole else tuple(batch.split(self.micro_batch_size))
+    @property
+    def loss_sum(self) -> Tensor:
+        """Over the samples of the latest update; a scalar on the device."""
+        sums = [values["loss"].sum() for values in self._parts]
+        return sums[0] if len(sums) == 1 else torch.stack(sums).sum()
 
-    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, int, dict[str, Tensor]]:
+    def _backward_part(self, part: Any, window: int) -> dict[str, Any]:
+        """The loss and the task's metrics, a number a sample each."""
         try:
-            with self.autocast():
+            with self.autocast:
                 step = self.task.training_step(self.forward, part)
         except ValueError as error:
             if TOO_FEW_VALUES in str(error):
@@ -147,8 +159,9 @@ class Updater:
                 f"{type(self.task).__name__}.training_step: 'loss' is the loss; name that metric otherwise."
             )
         losses = step.losses
-        self.scaler.scale(losses).backward(_share(losses.numel(), window, losses.dtype, losses.device))
-        return losses.detach().sum(), losses.numel(), step.metrics
+        scaled = self.scaler.scale(losses) if self.precision == "fp16" else losses
+        scaled.backward(_share(losses.numel(), window, losses.dtype, losses.device))
+        return {"loss": losses.detach(), **step.metrics}
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -162,11 +175,6 @@ class Updater:
         for parameter in self.parameters:  # what the optimizer's zero_grad does at twenty times the cost
             parameter.grad = None
 
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        if self.precision == "fp32":
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, PRECISIONS[self.precision])
-
     # Gradients
 
     @property
@@ -174,11 +182,19 @@ class Updater:
         """The norm of the latest update's whole gradient, unscaled, before clipping; a scalar on the device."""
         return torch.as_tensor(self.grad_square, dtype=torch.float32, device=self.device).sqrt()
 
-    def _squares(self, gradients: list[Tensor]) -> list[float] | Tensor:
-        """The squared norm of each gradient. On CPU by dot products, a third of the cost of torch's norms."""
+    def _squares(self) -> list[float] | Tensor:
+        """The squared norm of each gradient, also their sum. On CPU by dot products, a third of the cost of torch's norms."""
+        gradients = [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None]
         if self.device.type == "cpu":
-            return [torch.dot(flat, flat).item() for flat in map(_flat, gradients)]
-        return torch.stack(torch._foreach_norm(gradients)).square()
+            squares = []
+            for gradient in gradients:
+                flat = gradient if gradient.ndim == 1 else _flat(gradient)
+                squares.append(flat.dot(flat).item())
+            self.grad_square = sum(squares)
+            return squares
+        on_device = torch.stack(torch._foreach_norm(gradients)).square()
+        self.grad_square = on_device.sum()
+        return on_device
 
     def _guard(self, squares: list[float] | Tensor, batch: Any, update: int) -> None:
         """Keep a gradient that is not finite from the weights."""
@@ -200,7 +216,10 @@ class Updater:
     def _names(self) -> list[str]:
         return [name for name, p in self.model.named_parameters() if p.grad is not None]
 
-    def _clip(self, parameters: list[nn.Parameter]) -> None:
+    def _clip(self) -> None:
+        if self.clip_gradients is None and self.clip_grad_norm is None and self.clip_grad_value is None:
+            return
+        parameters = [p for p in self.parameters if p.grad is not None]
         if self.clip_gradients is not None:
             self.clip_gradients(parameters, self.grad_norm)
             return

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import topk_correct
+from torchlite.metrics import PerSample, topk_correct
 from torchlite.tasks.step import Step
 
 
@@ -53,7 +53,8 @@ class Classification:
         """Losses, with gradient, and accuracy of one batch in training mode."""
         logits = model(batch.images)
         self._check_shape(logits)
-        return Step(self.losses(logits, batch.targets), {"acc1": topk_correct(logits.detach(), batch.targets, 1)})
+        correct = PerSample(topk_correct, (logits.detach(), batch.targets))
+        return Step(self.losses(logits, batch.targets), {"acc1": correct})
 
     def evaluation_step(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         """Each name of `metrics` with one number per sample, [B]; called in evaluation mode, without gradient."""

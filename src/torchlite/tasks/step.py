@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from torchlite.metrics import PerSample
+
 
 @dataclass
 class Step:
@@ -14,4 +16,5 @@ class Step:
     """
 
     losses: Tensor  # [B], one per sample, with gradient
-    metrics: dict[str, Tensor] = field(default_factory=dict)  # further numbers to average, each [B]; none called loss
+    # Further numbers to average, each [B]; none called loss. Read when a line is written, so nothing may change them
+    metrics: dict[str, Tensor | PerSample] = field(default_factory=dict)
