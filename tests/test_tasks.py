@@ -7,6 +7,7 @@ from torch import nn
 
 from torchlite.data.batches import Batch
 from torchlite.errors import UserError
+from torchlite.metrics import PerSample
 from torchlite.tasks import Classification
 
 
@@ -21,7 +22,10 @@ def test_losses_are_per_sample(batch: Batch) -> None:
     step = Classification(3, label_smoothing=0.1).training_step(model, batch)
     expected = F.cross_entropy(model(batch.images), batch.targets, reduction="none", label_smoothing=0.1)
     assert step.losses.shape == (6,) and torch.equal(step.losses, expected)
-    assert step.losses.requires_grad and not step.metrics["acc1"].requires_grad
+    correct = step.metrics["acc1"]
+    assert isinstance(correct, PerSample) and not correct.tensors[0].requires_grad
+    assert torch.equal(correct.function(*correct.tensors), model(batch.images).argmax(1) == batch.targets)
+    assert step.losses.requires_grad
 
 
 def test_class_weights_scale_their_samples(batch: Batch) -> None:
