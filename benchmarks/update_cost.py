@@ -2,10 +2,10 @@
 
     python -m benchmarks.update_cost [EPOCHS]
 
-torchlite runs with what a run has by default: metrics, a line every 50 updates with the gradient's norm, the check for
-numbers that are not finite, digests, TensorBoard, a schedule, determinism, a checkpoint after each epoch and the best weights
-at the end; the bare loop with none of that. They take turns of a tenth of a second in one process, whose glibc keeps freed
-memory, as a run's does. There is no validation part, which a bare loop would have to score as well.
+torchlite runs with what a run on a terminal has by default: the bar, metrics, a line every 50 updates with the gradient's
+norm, the check for numbers that are not finite, digests, TensorBoard, a schedule, determinism, a checkpoint after each epoch
+and the best weights at the end; the bare loop with none of that. They take turns of a tenth of a second in one process, whose
+glibc keeps freed memory, as a run's does. There is no validation part, which a bare loop would have to score as well.
 """
 
 import copy
@@ -114,7 +114,7 @@ def begins_turn(index: int) -> bool:
 
 def bare_loop(data: ImageData, num_epochs: int, fused: bool = True, grouped: bool = True) -> Iterator[None]:
     """The loop a person would write by hand, built, and then a turn at a time; `grouped` with torchlite's parameter groups,
-    so that biases are not decayed: a second call of the fused kernel, which is a fiftieth of this network's update."""
+    so that biases are not decayed, which takes a second call of the fused kernel; the peers have one group."""
     network = model()
     parameters = parameter_groups(network, FLAGS["weight_decay"]) if grouped else network.parameters()
     return turns_of(network, AdamW(parameters, **{**FLAGS, "fused": fused}), data, num_epochs)
@@ -157,7 +157,7 @@ def beside(data: ImageData, num_epochs: int, bare: Iterator[None], **options: An
     taking_turns.train = turns  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
         record = Record(Path(folder), {"seed": 0})
-        record.console = Console(file=io.StringIO())  # no terminal, so no bar
+        record.console = Console(file=io.StringIO(), force_terminal=True)  # with a bar, therefore
         with record.open():
             trainer.fit(
                 model=network,

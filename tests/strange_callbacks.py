@@ -1,5 +1,7 @@
 """Callbacks that somebody else might write, of the rarer kinds."""
 
+import errno
+import os
 from typing import Any
 
 import torch
@@ -23,3 +25,24 @@ class Draws(Callback):
 
     def on_fit_begin(self, trainer: Any) -> None:
         torch.randperm(10)
+
+
+class HighScale(Callback):
+    """Begins with a scale of fp16's gradients that overflows until it has been halved often enough."""
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        scaler = trainer.updater.scaler
+        scaler.load_state_dict({**scaler.state_dict(), "scale": 2.0**50})
+
+
+class FullDisk(Callback):
+    """Writes, once, to a disk that is full, as TensorBoard or a logging service might."""
+
+    def __init__(self, epoch: int, file: str = "full.txt") -> None:
+        self.epoch = epoch
+        self.file = file
+
+    def on_log(self, trainer: Any, values: dict[str, float]) -> None:
+        if trainer.progress.epoch == self.epoch and not os.path.exists(self.file):
+            open(self.file, "w").close()
+            raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,12 +1,15 @@
 """Hooks are called where they say, and a hook that does not exist is refused."""
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from rich.console import Console
 
 from tests.conftest import Typed
-from torchlite.callbacks import Callback, EarlyStopping, Hooks
+from torchlite.callbacks import Callback, EarlyStopping, Hooks, ProgressBar, progress_bar
 from torchlite.errors import UserError
 
 
@@ -80,3 +83,37 @@ def test_early_stopping_ends_a_run(typed: Typed, tmp_path: Path) -> None:
     )
     assert done.code == 0, done.text
     assert "stopped after epoch 3: val/acc1 has not improved for 2 validations" in done.stdout
+
+
+def test_the_bar_shows_numbers_from_the_first_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At two seconds an update the log's first line comes after a hundred; what it says is shown as soon as it is there."""
+    now = [100.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    shown = io.StringIO()
+    record = SimpleNamespace(console=Console(file=shown, force_terminal=True, width=140))
+    progress = SimpleNamespace(update=0, epoch=0)
+    updater = SimpleNamespace(loss_sum=torch.tensor(9.2))
+    trainer = SimpleNamespace(record=record, progress=progress, updater=updater, total_updates=10, max_epochs=2)
+    bar, batch = ProgressBar(), SimpleNamespace(ids=torch.arange(4))
+    bar.on_fit_begin(trainer)
+
+    def drawn_after(seconds: float) -> str:
+        now[0] += seconds
+        progress.update += 1
+        shown.seek(0)
+        shown.truncate()
+        bar.on_batch_end(trainer, batch)
+        return shown.getvalue()
+
+    assert "1/10" in (first := drawn_after(2.0)) and "epoch 1/2" in first and "loss 2.3000" in first
+    assert "2 images/s" in drawn_after(2.0)
+    assert drawn_after(0.1) == ""
+    bar.on_log(trainer, {"update/loss": 1.25, "update/acc1": 0.5, "images_per_second": 2.0})
+    updater.loss_sum = torch.tensor(4.0)
+    assert "loss 1.2500  acc1 0.500" in drawn_after(1.0)
+    assert "loss 1.0000" in drawn_after(6.0)
+    bar.close()
+    quiet = ProgressBar()
+    quiet.on_fit_begin(SimpleNamespace(record=SimpleNamespace(console=Console(file=io.StringIO()))))
+    quiet.on_batch_end(trainer, batch)
+    assert quiet.bar is None

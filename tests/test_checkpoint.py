@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, read safely, and the one before when the newest is damaged."""
 
+import errno
 import os
 import pickle
 import pickletools
@@ -169,6 +170,19 @@ def test_a_damaged_newest_does_not_replace_the_whole_one_before(tmp_path: Path) 
     assert found is not None and found["progress"]["update"] == 1
     checkpoint.save(tmp_path / "last.pt", some_state(3), keep_previous=True)
     assert checkpoint.load(tmp_path / "previous.pt")["progress"]["update"] == 1
+
+
+def test_a_file_system_without_hard_links_keeps_the_one_before_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for number in (1, 2, 3):
+        checkpoint.save(tmp_path / "last.pt", some_state(number), keep_previous=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"last.pt", "previous.pt"}
+    assert checkpoint.load(tmp_path / "previous.pt")["progress"]["update"] == 2
 
 
 def test_old_numbered_checkpoints_are_dropped(tmp_path: Path) -> None:

@@ -129,11 +129,12 @@ def test_jobs_of_a_sweep_that_were_told_to_stop_go_on(stopped: Typed, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "goes_on"), [("MachineError", True), ("RuntimeError", False)])
-def test_a_sweeps_job_that_the_machine_failed_goes_on(stopped: Typed, tmp_path: Path, kind: str, goes_on: bool) -> None:
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_sweeps_job_that_the_machine_failed_goes_on(stopped: Typed, tmp_path: Path, goes_on: bool) -> None:
     assert stopped(20, "-m", *BASE, "name=s").code == 75
     run = the_run(tmp_path / "outputs")
-    (run / "result.json").write_text(json.dumps({"status": "failed", "failure": {"type": kind, "message": "m"}}))
+    failure = {"type": "WorkerDiedError", "goes_on": goes_on, "message": "m"}
+    (run / "result.json").write_text(json.dumps({"status": "failed", "failure": failure}))
     assert stopped(None, "-m", *BASE, "name=s").code == 0
     assert ("going on after update 20" in (run / "train.log").read_text()) == goes_on
 
@@ -142,3 +143,19 @@ def test_a_resume_on_another_machine_keeps_the_number_of_threads(stopped: Typed,
     assert stopped(20, "model=mlp", "trainer.max_epochs=2").code == 143
     facts = json.loads((the_run(tmp_path / "outputs") / "run.json").read_text())
     assert facts["choices"]["num_threads"] == torch.get_num_threads() == 1
+
+
+@pytest.mark.slow
+def test_a_sweeps_job_that_was_refused_once_keeps_what_it_has_trained(stopped: Typed, tmp_path: Path) -> None:
+    """Other data was there for a while, say: the third launch goes on where the first was stopped."""
+    assert stopped(20, "-m", *BASE, "name=s").code == 75
+    run = the_run(tmp_path / "outputs")
+    text = (run / "run.json").read_text()
+    facts = json.loads(text)
+    facts["data"]["fingerprint"] = "0" * 64
+    (run / "run.json").write_text(json.dumps(facts))
+    done = stopped(None, "-m", *BASE, "name=s")
+    assert done.code == 1 and "the data is not what it was" in done.text, done.text
+    (run / "run.json").write_text(text)
+    done = stopped(None, "-m", *BASE, "name=s")
+    assert done.code == 0 and "going on after update 20" in (run / "train.log").read_text(), done.text

@@ -104,7 +104,7 @@ def test_histograms(typed: Typed, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("default")  # MLflow's own
 def test_mlflow_on_its_local_store(stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F8: for real, and a resumed run goes on in the same MLflow run."""
-    client_module = pytest.importorskip("mlflow.tracking", reason="pip install 'torchlite[mlflow]'")
+    client_module = pytest.importorskip("mlflow.tracking", reason="pip install -e '.[mlflow]'")
     monkeypatch.setenv("MLFLOW_DISABLE_AUTO_LOGGING", "1")
     words = ["callbacks=mlflow", "model=mlp", "trainer.max_epochs=2", "trainer.log_every_updates=5"]
     assert stopped(20, *words).code == 143
@@ -124,5 +124,5 @@ def test_without_mlflow_one_line_says_what_to_install(monkeypatch: pytest.Monkey
     for name in [name for name in sys.modules if name == "mlflow" or name.startswith("mlflow.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mlflow", None)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"pip install 'torchlite\[mlflow\]'"):
+    with pytest.raises(UserError, match=r"in the clone: pip install -e '\.\[mlflow\]'"):
         MLflow()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.conftest import Typed
-from tests.runs import lines, result, same, state, the_run
+from tests.runs import BASE, lines, result, same, state, the_run
 from torchlite import machine
 from torchlite.models import MLP, SmallCNN
 
@@ -95,3 +95,27 @@ def test_warm_up_as_long_as_the_training(typed: Typed, tmp_path: Path, warmup: s
     assert all(0 < rate <= 0.003 + 1e-12 for rate in rates)
     if warmup == "3":
         assert rates[-1] == pytest.approx(0.003)
+
+
+def test_what_fp16_leaves_out_moves_no_schedule_and_is_recorded(typed: Typed, tmp_path: Path) -> None:
+    """G07: each update has the rate that it has without an overflow, and there are as many fewer as were left out."""
+    assert typed(*BASE, "trainer.precision=fp16", "trainer.log_every_updates=1", "name=straight").code == 0
+    high = ["trainer.log_every_updates=1", "+callbacks.high._target_=tests.strange_callbacks.HighScale"]
+    done = typed(*BASE, "trainer.precision=fp16", *high, "name=high")
+    assert done.code == 0 and "fp16 overflow: update 1 is tried again" in done.stdout, done.text
+    straight, run = (the_run(tmp_path / "outputs" / name) for name in ("straight", "high"))
+    rates = [{line["update"]: line["lr"] for line in lines(one) if "lr" in line} for one in (straight, run)]
+    assert rates[1].items() < rates[0].items()
+    assert result(run)["skipped_updates"] > 10 and result(straight)["skipped_updates"] == 0
+    assert result(run)["skipped_updates"] + len(rates[1]) == len(rates[0])
+
+
+def test_a_batch_that_was_cut_to_fit_is_logged_and_recorded(typed: Typed, tmp_path: Path) -> None:
+    hungry = ["data.batch_size=64", "+callbacks.hungry={_target_: tests.strangers.Hungry, limit: 20}"]
+    done = typed(*BASE, *hungry)
+    assert done.code == 1 and "Less memory: trainer.micro_batch_size=auto" in done.stderr, done.text
+    done = typed(*BASE, *hungry, "trainer.micro_batch_size=auto", "name=cut")
+    assert done.code == 0 and "out of memory: going on with trainer.micro_batch_size=16" in done.stdout, done.text
+    run = the_run(tmp_path / "outputs" / "cut")
+    assert result(run)["micro_batch_size"] == 16
+    assert "trainer.micro_batch_size=16" in (run / "train.log").read_text()

@@ -18,7 +18,7 @@ ELSEWHERE = {  # shown, and run by other means
     "make test": "this very test run",
     "tensorboard --logdir outputs": "test_tensorboard.py reads what it would show",
     "python /path/to/torchlite/train.py --config-dir conf model=tiny_net model.width=64": "test_the_page_on_adding",
-    "python /path/to/torchlite/train.py task._target_=losses.Penalized +callbacks.say._target_=losses.SayLoss": (
+    "python /path/to/torchlite/train.py task._target_=losses.Penalized +callbacks.say._target_=losses.SayBest": (
         "test_the_page_on_adding"
     ),
     "python train.py trainer.max_epoch=3 optimzer=sgd": "test_typos.py",
@@ -138,7 +138,7 @@ def test_the_page_on_adding(command: Command, tmp_path: Path) -> None:
     (tmp_path / "losses.py").write_text(losses)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "tiny_net.yaml").write_text(yaml)
-    own = ["task._target_=losses.Penalized", "+callbacks.say._target_=losses.SayLoss"]
+    own = ["task._target_=losses.Penalized", "+callbacks.say._target_=losses.SayBest"]
     done = command("train.py", "trainer=smoke", *own)
     assert done.code == 0 and "after epoch 1 the best is {'update': 17" in done.stdout, done.text
     words = ["--config-dir", "conf", "model=tiny_net", "model.width=64"]

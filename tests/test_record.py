@@ -1,5 +1,6 @@
 """The run directory: one run's alone, complete, and readable with nothing but the standard library."""
 
+import hashlib
 import json
 import os
 import re
@@ -255,3 +256,21 @@ def test_without_git_a_hash_of_the_source_is_recorded(tmp_path: Path, monkeypatc
     assert before["commit"] is None and patch == ""
     (tmp_path / "a.py").write_text("one = 2\n")
     assert provenance.git_state()[0]["source_sha256"] != before["source_sha256"]
+
+
+def test_files_of_ones_own_are_recorded_wherever_they_lie(tmp_path: Path) -> None:
+    """Also within this clone, as a repetition finds only what is in `src` or installed; a change is seen without importing."""
+    import tests.strangers
+
+    named = {name: {"_target_": name} for name in ("tests.strangers.Spy", "torchlite.models.MLP", "torch.nn.Linear")}
+    found = provenance.modules(named)
+    assert list(found) == ["tests.strangers"] and found["tests.strangers"][0]["file"] == tests.strangers.__file__
+    file = tmp_path / "not_imported.py"
+    file.write_text("a = 1\n")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    facts = {"code": {"commit": "c", "modules": {"not_imported": {"file": str(file), "sha256": digest}}}}
+    now = {"commit": "c"}, ""
+    assert not provenance.is_other_code(tmp_path, facts, {}, now)
+    file.write_text("a = 2\n")
+    assert provenance.is_other_code(tmp_path, facts, {}, now)
+    assert provenance.is_other_code(tmp_path, {"code": {"commit": "b", "modules": {}}}, {}, now)

@@ -1,6 +1,7 @@
 """Runs that go on where something is not as it was: the data, a file, the machine."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,89 @@ def test_a_run_goes_on_where_there_are_fewer_cores_and_no_such_device(stopped: T
     done = stopped(None, *words, "resume=auto")
     assert done.code == 0, done.text
     assert "the run began with 4096 threads" in done.text and "the run began on xpu:7, which is not here" in done.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["true", "false"])
+def test_a_run_goes_on_compiled_or_not(stopped: Typed, tmp_path: Path, first: str) -> None:
+    """F01: the checkpoint's names are the same; last bits may differ, which is said."""
+    assert stopped(20, *BASE, f"trainer.compile={first}").code == 143
+    run = the_run(tmp_path / "outputs")
+    other = {"true": "false", "false": "true"}[first]
+    done = stopped(None, *BASE, f"resume={run}", f"trainer.compile={other}")
+    began = {"true": "with", "false": "without"}[first]
+    assert done.code == 0 and f"the run began {began} torch.compile" in done.stdout, done.text
+    assert stopped(None, *BASE, "name=straight").code == 0
+    scores = [result(one)["test"]["loss"] for one in (run, the_run(tmp_path / "outputs" / "straight"))]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
+
+
+def test_a_run_that_asked_for_a_gpu_goes_on_without_one(typed: Typed, tmp_path: Path) -> None:
+    """E06: as its record has it, it began on one."""
+    assert typed(*BASE, "trainer.max_minutes=0.00001").code == 75
+    run = the_run(tmp_path / "outputs")
+    facts = json.loads((run / "run.json").read_text())
+    facts["config"]["trainer"]["device"] = facts["choices"]["device"] = "xpu:7"
+    (run / "run.json").write_text(json.dumps(facts))
+    go_on = [f"resume={run}", "trainer.max_minutes=null"]
+    done = typed(*go_on)
+    assert done.code == 2 and "trainer.device=xpu:7 cannot be used here" in done.stderr, done.text
+    done = typed(*go_on, "trainer.device=cpu")
+    assert done.code == 0 and "the run began on xpu:7: from now on it may differ in last bits" in done.stdout, done.text
+    assert result(run)["updates"] == result(run)["last"]["update"]
+
+
+def test_what_goes_on_with_other_code_or_libraries_is_recorded(stopped: Typed, tmp_path: Path) -> None:
+    assert stopped(20, *BASE).code == 143
+    run = the_run(tmp_path / "outputs")
+    facts = json.loads((run / "run.json").read_text())
+    torch_then, cpu_now = facts["packages"]["torch"], facts["hardware"]["cpu"]
+    facts["packages"]["torch"], facts["hardware"]["cpu"] = "1.0", "Z80"
+    facts["code"]["commit"] = "0" * 40
+    (run / "run.json").write_text(json.dumps(facts))
+    done = stopped(40, *BASE, f"resume={run}")
+    assert "the run began with other code, torch (1.0), cpu (Z80): it may differ" in done.stdout, done.text
+    facts["packages"]["torch"], facts["hardware"]["cpu"] = torch_then, cpu_now
+    (run / "run.json").write_text(json.dumps(facts))
+    assert stopped(None, *BASE, f"resume={run}").code == 0
+    assert result(run)["continued"] == [
+        {"update": 20, "other": ["code", "torch (1.0)", "cpu (Z80)"]},
+        {"update": 40, "other": ["code"]},
+    ]
+
+
+DAMAGE = [
+    lambda data: data[: len(data) // 2],
+    pytest.param(lambda data: b"", marks=pytest.mark.slow),
+    pytest.param(lambda data: b"text", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=["half", "empty", "text"])
+def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(
+    stopped: Typed, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """E04: said on the terminal and in train.log; a damaged file that was named is refused, with the way on."""
+    assert stopped(40, *BASE).code == 143
+    run = the_run(tmp_path / "outputs")
+    last = run / "checkpoints" / "last.pt"
+    last.write_bytes(damage(last.read_bytes()))
+    done = stopped(None, *BASE, f"resume={last}")
+    assert done.code == 2 and "is damaged" in done.stderr and f"previous.pt: resume={run}" in done.stderr, done.text
+    done = stopped(None, *BASE, f"resume={run}")
+    assert done.code == 0 and "last.pt is damaged" in done.stdout, done.text
+    assert "last.pt is damaged" in (run / "train.log").read_text()
+
+
+def test_whoever_meets_the_full_disk_the_run_says_how_it_goes_on(typed: Typed, tmp_path: Path) -> None:
+    words = [*BASE, "+callbacks.full={_target_: tests.strange_callbacks.FullDisk, epoch: 2}"]
+    done = typed(*words)
+    run = the_run(tmp_path / "outputs")
+    assert done.code == 1 and "Traceback" not in done.text, done.text
+    assert done.stderr.endswith(
+        "No space left on device. Make room.\n"
+        f"The last checkpoint is whole. Go on with the same words and resume={run.relative_to(tmp_path)}\n"
+    )
+    assert result(run)["failure"]["goes_on"]
+    assert typed(*words, f"resume={run}").code == 0
+    assert result(run)["status"] == "finished"

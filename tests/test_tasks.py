@@ -7,7 +7,7 @@ from torch import nn
 
 from torchlite.data.batches import Batch
 from torchlite.errors import UserError
-from torchlite.metrics import PerSample
+from torchlite.metrics import Deferred
 from torchlite.tasks import Classification
 
 
@@ -23,7 +23,7 @@ def test_losses_are_per_sample(batch: Batch) -> None:
     expected = F.cross_entropy(model(batch.images), batch.targets, reduction="none", label_smoothing=0.1)
     assert step.losses.shape == (6,) and torch.equal(step.losses, expected)
     correct = step.metrics["acc1"]
-    assert isinstance(correct, PerSample) and not correct.tensors[0].requires_grad
+    assert isinstance(correct, Deferred) and not correct.tensors[0].requires_grad
     assert torch.equal(correct.function(*correct.tensors), model(batch.images).argmax(1) == batch.targets)
     assert step.losses.requires_grad
 
@@ -44,6 +44,13 @@ def test_scores_stop_at_the_class_count(batch: Batch) -> None:
 def test_a_model_of_another_width_is_named(batch: Batch) -> None:
     with pytest.raises(UserError, match=r"shape \[6, 4\]; the task needs \[batch, 3\]"):
         Classification(3).training_step(nn.Linear(4, 4), batch)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int32, torch.uint8])
+def test_targets_of_another_kind_are_named(batch: Batch, kind: torch.dtype) -> None:
+    batch.targets = batch.targets.to(kind)
+    with pytest.raises(UserError, match="the task needs class numbers, int64"):
+        Classification(3).training_step(nn.Linear(4, 3), batch)
 
 
 @pytest.mark.parametrize(

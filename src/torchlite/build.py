@@ -1,5 +1,6 @@
 """Config to objects: the only place where Hydra's instantiate is called."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,9 @@ from hydra.utils import instantiate
 from torchlite.check import LIBRARIES, locate, signature, weights_are_ours
 from torchlite.errors import UserError
 from torchlite.naming import LOGGING_CALLBACKS
+
+# Networks that are others without pretrained weights, in more than these
+ALTERED_BY_WEIGHTS = re.compile(r"googlenet|inception_v3|vit_h_14|fbnetc.*")
 
 
 def build(node: dict[str, Any], path: str, **runtime: Any) -> Any:
@@ -51,6 +55,8 @@ def model(node: dict[str, Any], is_resumed: bool = False) -> Any:
     except Exception as error:
         if not arguments.get("pretrained") or isinstance(error, UserError):
             raise
+        if is_resumed and not ALTERED_BY_WEIGHTS.fullmatch(str(arguments.get("model_name")).rpartition("/")[2]):
+            return model({**node, "pretrained": False}, is_resumed)  # the checkpoint has its weights
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise UserError(
             f"model.pretrained=true: the weights could not be had: {reason}\n"

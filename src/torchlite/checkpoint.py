@@ -7,6 +7,7 @@ are ever opened.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import random
@@ -39,20 +40,29 @@ def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None
             file.flush()
             os.fsync(file.fileno())
         if keep_previous and path.exists():
-            linked = path.with_name(".previous.pt.partial")
-            linked.unlink(missing_ok=True)
-            os.link(path, linked)  # no moment without a whole last.pt
-            os.replace(linked, path.with_name("previous.pt"))
+            _keep(path, path.with_name("previous.pt"))
         os.replace(aside, path)
         _sync_directory(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         raise _unwritten(path, aside, error) from error
 
 
+def _keep(path: Path, previous: Path) -> None:
+    """Leave what is at `path` as `previous` too: no moment without a whole one."""
+    linked = previous.with_name(f".{previous.name}.partial")
+    linked.unlink(missing_ok=True)
+    try:
+        os.link(path, linked)
+    except OSError:  # a file system without hard links, such as a mounted bucket: for a moment there is only `previous`
+        linked = path
+    os.replace(linked, previous)
+
+
 def _unwritten(path: Path, aside: Path, error: Exception) -> MachineError:
     with contextlib.suppress(OSError):
         aside.unlink(missing_ok=True)
-    return MachineError(f"could not write the checkpoint {path}: {error}. Make room.")
+    is_full = not isinstance(error, OSError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return MachineError(f"could not write the checkpoint {path}: {error}." + (" Make room." if is_full else ""))
 
 
 def save_safetensors(path: Path, weights: dict[str, Tensor]) -> None:

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torchlite import mistakes
 from torchlite.command_line import CONF, explain, typed_command
 from torchlite.errors import UserError, printable, refuse
-from torchlite.naming import GROUPS, NOT_IDENTITY, identity_of, run_name
+from torchlite.naming import GROUPS, MAY_CHANGE, identity_of, run_name
 
 PLACE = "<data_dir>"  # stands for wherever the data lies
 _ENVIRONMENT = "\x00from the environment\x00"
@@ -61,7 +61,7 @@ def recorded(facts: dict[str, Any], here: Composed) -> Composed:
         moved(made, old, here.config["data_dir"]) if "data_dir" in typed and "${" not in str(old) else made
     )
     cfg.dry_run = here.config["dry_run"]
-    for key in typed & set(NOT_IDENTITY) - {"name", "resume"}:
+    for key in typed & set(MAY_CHANGE) - {"name", "resume"}:
         OmegaConf.update(cfg, key, OmegaConf.select(DictConfig(here.config), key))
     then = plain(cfg, facts["options"], facts["overrides"])
     known = {"name": facts["name"], "identity": facts["identity"], "num_threads": facts["num_threads"]}

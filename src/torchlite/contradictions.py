@@ -6,23 +6,26 @@ from typing import Any
 from torchlite.check import locate
 from torchlite.errors import UserError
 
+PREPROCESS = "torchlite.data.preprocess.Preprocess"
+
 
 def check_together(config: dict[str, Any]) -> list[str]:
     """Contradictions between the nodes of a config whose every node is sound, a line each."""
     data, trainer, scheduler = config["data"], config["trainer"], config["scheduler"]
-    has_no_validation = "val_fraction" in data and data["val_fraction"] == 0 and data["val"] is None
+    has_no_validation = data.get("val_fraction") == 0 and data.get("val") is None
     problems = _needing_validation(config) if has_no_validation else []
-    if "channels" in data and isinstance(data["preprocess"], dict):
-        for key in {"mean", "std"} & data["preprocess"].keys():
-            numbers, channels = len(data["preprocess"][key]), data["channels"]
+    preprocess = data.get("preprocess")
+    if "channels" in data and isinstance(preprocess, dict) and preprocess["_target_"] == PREPROCESS:
+        for key in {"mean", "std"} & preprocess.keys():
+            numbers, channels = len(preprocess[key]), data["channels"]
             if numbers != channels:
                 problems.append(
                     f"data.preprocess.{key} has {numbers} numbers but data.channels={channels}: one a channel."
                 )
-    if "warmup_epochs" in scheduler and scheduler["warmup_epochs"] > trainer["max_epochs"]:
-        warmup, epochs = scheduler["warmup_epochs"], trainer["max_epochs"]
+    warmup, epochs = scheduler.get("warmup_epochs"), trainer["max_epochs"]
+    if isinstance(warmup, int | float) and warmup > epochs:
         problems.append(f"scheduler.warmup_epochs={warmup} is longer than trainer.max_epochs={epochs}.")
-    if trainer["lr_reference_batch_size"] is not None and "lr" not in config["optimizer"]:
+    if trainer.get("lr_reference_batch_size") is not None and "lr" not in config["optimizer"]:
         problems.append("trainer.lr_reference_batch_size scales optimizer.lr; give that a value.")
     return problems
 

@@ -42,6 +42,35 @@ def written(directory: Path, console: Console, result: dict[str, Any]) -> Iterat
         log.setLevel(level)
 
 
+@contextlib.contextmanager
+def kept_back() -> Iterator[list[logging.LogRecord]]:
+    """Messages meanwhile, for `log.handle` once there is a place for them; after an exception they are given at once."""
+    handler = _Keeping()
+    propagates, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield handler.kept
+    except BaseException:
+        told, handler.kept = handler.kept, []
+        raise
+    else:
+        told = []
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagates
+        for record in told:  # there will be no place
+            log.handle(record)
+
+
+class _Keeping(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.kept.append(record)
+
+
 class _Nondeterministic(logging.Handler):
     """Notes in the result which operations PyTorch warned have no deterministic form."""
 

@@ -34,11 +34,17 @@ def find_device(name: str, before: str | None = None) -> torch.device:
         found = torch.empty(0, device=name).device
         if found.type == "meta":
             raise RuntimeError("the meta device holds no numbers")
+        if before is not None and not _is_same(torch.device(before), found):
+            log.warning(f"the run began on {before}: from now on it may differ in last bits")
         return found
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"trainer.device={name} cannot be used here; auto finds one, others are cpu, cuda, cuda:1, mps."
         ) from error
+
+
+def _is_same(one: torch.device, other: torch.device) -> bool:
+    return one.type == other.type and (one.index or 0) == (other.index or 0)
 
 
 def set_threads(num_threads: int | Literal["auto"], auto: int | None = None, before: int | None = None) -> int:
@@ -66,12 +72,22 @@ def choose_formats(
     precision: str,
     channels_last: bool | Literal["auto"],
     compile: bool | Literal["auto"],
+    before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What `auto` stands for in precision, channels_last and compile, for this model on this device.
 
     bf16 where the device computes in it (CUDA from Ampere on; CPUs with AVX-512 BF16 or AMX, for convolutional networks, which
     gain 2.5 to 3 times by it together with channels_last, while a perceptron loses); compile on CUDA alone.
+
+    Args:
+        before: what they were when the run began, which it keeps; all but `compile` where another is asked for.
     """
+    if before is not None:
+        if compile not in ("auto", before["compile"]):
+            began = "with" if before["compile"] else "without"
+            log.warning(f"the run began {began} torch.compile: from now on it may differ in last bits")
+        compile = before["compile"] if compile == "auto" else compile
+        precision, channels_last = before["precision"], before["channels_last"]
     convolutional = any(isinstance(module, CONVOLUTIONS) for module in model.modules())
     if precision == "auto":
         precision = "bf16" if computes_in_bf16(device) and (device.type == "cuda" or convolutional) else "fp32"

@@ -3,19 +3,16 @@
 import functools
 import itertools
 import operator
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchlite.errors import UserError
-
-MOST_UNREAD = 64  # batches held back: little memory, even where a value is a view of something large
-MOST_NUMBERS = (
-    1 << 16
-)  # in what a batch's PerSample is kept as; a larger one is computed at once, and dear enough anyway
+MOST_UNREAD = 1000  # sums of batches held back, tensors of one number each
+MOST_DEFERRED = 64  # batches whose metrics wait to be computed
+# In the first tensor of what may wait: a larger one would take memory, and is dear to compute anyway
+MOST_NUMBERS = 1 << 16
 
 
 def topk_correct(logits: Tensor, targets: Tensor, k: int = 1) -> Tensor:
@@ -37,42 +34,56 @@ def topk_correct(logits: Tensor, targets: Tensor, k: int = 1) -> Tensor:
     return (best == targets[:, None]).any(dim=1)
 
 
-class PerSample(NamedTuple):
-    """A metric, [B], that is computed when somebody reads its mean, for many batches at once; the loop does not wait for it.
-
-    `function` gives one number for each sample of `tensors`, whatever others are with it. They are [B, …] each, without
-    gradient, and are kept until then: nothing may change them.
-    """
+class Deferred(NamedTuple):
+    """A metric that is computed, for many batches at once, when somebody reads its mean; made by `deferred`."""
 
     function: Callable[..., Tensor]
     tensors: tuple[Tensor, ...]
 
 
+def deferred(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor | Deferred:
+    """`function(*tensors)`, later if that pays: for small tensors on the CPU, where calling torch costs more than computing.
+
+    Args:
+        function: gives one bool or whole number for each sample of `tensors`, whatever other samples are with it.
+        tensors: [B, …] each, without gradient; nothing may change them afterwards.
+    """
+    if tensors[0].device.type == "cpu" and tensors[0].numel() <= MOST_NUMBERS:
+        return Deferred(function, tensors)
+    return function(*tensors)
+
+
 class Averages:
     """Means over samples, not over batches: a last, smaller batch counts for its own samples.
 
-    What is added stays on the device as it is until somebody reads the means, so adding a batch waits for nothing and costs
-    next to nothing. Then each batch is summed up, and the sums are added one after the other in double precision, which gives
-    the same bits wherever a run was cut and resumed.
+    The sums of batches stay on the device until somebody reads them, so adding a batch waits for nothing; then they are
+    added one after the other in double precision, which gives the same bits wherever a run was cut and resumed.
     """
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
-        self._unread: dict[str, list[Tensor | PerSample]] = defaultdict(list)
+        self._unread: dict[str, list[Tensor]] = {}
+        self._deferred: dict[str, list[Deferred]] = {}
 
-    def add(self, values: Mapping[str, Tensor | PerSample]) -> None:
+    def add(self, values: Mapping[str, Tensor | Deferred]) -> None:
         """Count one batch in. `values` maps a name to one number per sample, [B]."""
         for name, value in values.items():
-            if isinstance(value, PerSample):
-                if value.tensors[0].numel() > MOST_NUMBERS:
-                    value = value.function(*value.tensors)
-            elif value.requires_grad:
-                value = value.detach()
-            unread = self._unread[name]
-            unread.append(value)
-            if len(unread) >= MOST_UNREAD:
-                self._read()
+            if not isinstance(value, Deferred):
+                self.add_sum(name, value.detach().sum(), value.numel())
+                continue
+            waiting = self._deferred.setdefault(name, [])
+            waiting.append(value)
+            if len(waiting) >= MOST_DEFERRED:
+                self._compute()
+
+    def add_sum(self, name: str, total: Tensor, count: int) -> None:
+        """Count `count` samples in whose values add up to the scalar `total`."""
+        unread = self._unread.setdefault(name, [])
+        unread.append(total)
+        self._counts[name] = self._counts.get(name, 0) + count
+        if len(unread) >= MOST_UNREAD:
+            self._read()
 
     def means(self) -> dict[str, float]:
         """The mean of each name so far. Waits for the device."""
@@ -91,6 +102,7 @@ class Averages:
         self._sums.clear()
         self._counts.clear()
         self._unread.clear()
+        self._deferred.clear()
 
     def state_dict(self) -> dict[str, list[float]]:
         self._read()
@@ -101,25 +113,25 @@ class Averages:
         self._sums = {name: float(pair[0]) for name, pair in state.items()}
         self._counts = {name: int(pair[1]) for name, pair in state.items()}
 
+    def _compute(self) -> None:
+        deferred, self._deferred = self._deferred, {}
+        for name, waiting in deferred.items():
+            for numbers in _computed(waiting):
+                self.add_sum(name, numbers.sum(), numbers.numel())
+
     def _read(self) -> None:
-        for name, unread in self._unread.items():
-            batches = list(_computed(unread))
-            if any(batch.ndim != 1 for batch in batches):
-                raise UserError(
-                    f"the metric {name} has to be one number a sample, [B]; it is {list(batches[0].shape)}."
-                )
-            totals = torch.stack([batch.sum() for batch in batches]).tolist()
-            self._sums[name] = functools.reduce(operator.add, totals, self._sums.get(name, 0.0))  # sum() compensates
-            self._counts[name] = self._counts.get(name, 0) + sum(batch.numel() for batch in batches)
+        self._compute()
+        for name, totals in self._unread.items():
+            values = torch.stack(totals).tolist()
+            self._sums[name] = functools.reduce(operator.add, values, self._sums.get(name, 0.0))  # sum() compensates
         self._unread.clear()
 
 
-def _computed(values: Iterable[Tensor | PerSample]) -> Iterator[Tensor]:
-    """The numbers of the batches, in turn; whole numbers, which add up to the same in any order, of several in one tensor."""
-    for function, batches in itertools.groupby(values, lambda value: getattr(value, "function", None)):
-        if function is None:
-            yield from cast(Iterator[Tensor], batches)
-            continue
-        each = [batch.tensors for batch in cast(Iterator[PerSample], batches)]
-        numbers = function(*map(torch.cat, zip(*each, strict=True)))
-        yield from numbers.split([len(tensors[0]) for tensors in each]) if numbers.is_floating_point() else (numbers,)
+def _computed(waiting: Iterable[Deferred]) -> Iterable[Tensor]:
+    """What batches give, those in a row that are of one kind together: whole numbers add up to the same in any order."""
+    for (function, _), batches in itertools.groupby(waiting, _kind):
+        yield function(*map(torch.cat, zip(*(batch.tensors for batch in batches), strict=True)))
+
+
+def _kind(value: Deferred) -> tuple[Any, ...]:
+    return value.function, [(tensor.dtype, tensor.shape[1:]) for tensor in value.tensors]

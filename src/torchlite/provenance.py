@@ -43,9 +43,14 @@ def is_other_code(
     code, changes = now
     patch = directory / "source.patch"
     then_changes = patch.read_text(encoding="utf-8", errors="surrogateescape") if patch.exists() else ""
-    own = {name: where for name, (where, _) in modules(named).items()}
-    then = {key: value for key, value in facts["code"].items() if key != "not_recorded"}  # of what was imported by then
-    return bool(then != {**code, "modules": own} or changes != then_changes)
+    then = {key: value for key, value in facts["code"].items() if key not in ("modules", "not_recorded")}
+    files = {name: (where["file"], where["sha256"]) for name, where in (facts["code"].get("modules") or {}).items()}
+    present = {name: where["sha256"] for name, (where, _) in modules(named).items()}  # those that are imported
+    for name, (file, digest) in files.items():
+        if name not in present:
+            present[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else digest
+    other = present != {name: digest for name, (_, digest) in files.items()}
+    return bool(then != code or other or changes != then_changes)
 
 
 def _git(directory: Path, *arguments: str, **environment: str) -> str | None:
@@ -90,16 +95,16 @@ def _source_hash() -> str:
 
 
 def modules(config: dict[str, Any]) -> dict[str, tuple[dict[str, str], str]]:
-    """The files of one's own that a config names, `{module: ({"file", "sha256"}, text)}`: what git here does not know of.
+    """The files of one's own that a config names, `{module: ({"file", "sha256"}, text)}`: what a repetition could not import.
 
-    Modules of installed packages and of this repository are left out; those a named module imports are not followed.
+    Modules of installed packages and of `src` are left out; those a named module imports are not followed.
     """
     found = {}
     for target in _targets(config):
         parts = target.split(".")
         loaded = next((m for cut in range(len(parts), 0, -1) if (m := sys.modules.get(".".join(parts[:cut])))), None)
         file = getattr(loaded, "__file__", None)
-        if loaded is None or file is None or "site-packages" in file or Path(file).is_relative_to(SOURCE.parents[1]):
+        if loaded is None or file is None or "site-packages" in file or Path(file).is_relative_to(SOURCE.parent):
             continue
         if loaded.__name__.partition(".")[0] not in sys.stdlib_module_names:
             text = Path(file).read_text(encoding="utf-8", errors="replace")

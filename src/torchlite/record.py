@@ -3,7 +3,7 @@
     config.yaml     the config, for people
     run.json        what ran: identity, choices, overrides, config, command, code, packages, hardware, data; written once
     source.patch    uncommitted changes to the code, when there are any
-    modules/        files of your own that the config names, when they lie outside this repository
+    modules/        files of your own that the config names
     metrics.jsonl   a line per logged update and per epoch
     digests.jsonl   what went into the updates and came out of them, to see where a repetition parts
     result.json     status, best, last and test scores, seconds, failure
@@ -32,11 +32,12 @@ import yaml
 from rich.console import Console
 
 from torchlite import lines, logs, provenance, stopping
-from torchlite.errors import UserError
+from torchlite.errors import MachineError, UserError
 from torchlite.naming import job_name
 from torchlite.stopping import Stopped
 
 log = logging.getLogger("torchlite")
+DEVICE_ERRORS = ("OutOfMemoryError", "AcceleratorError")  # torch's, which this room does not import
 LOCK = ".lock"
 BEGUN = ".begun.json"  # what run.json will say of the words typed, until it is there: the data has to be read first
 RUNNING, FINISHED, FAILED, STOPPED = "running", "finished", "failed", "stopped"
@@ -88,12 +89,16 @@ class Record:
             num_digests: the same of digests.jsonl.
         """
         started = time.perf_counter()
+        self._goes_on = num_lines is not None
+        self.before = read_result(self.directory) if self._goes_on else {}
         kept = {"metrics.jsonl": num_lines, "digests.jsonl": num_digests}
         begun = {self.directory / name: lines.first(self.directory / name, count) for name, count in kept.items()}
         if num_lines is None:
             self._clear()
             write_json(self.directory / BEGUN, {**self.words, "config": self.config})
         self._metrics, self._digests = (lines.Lines(path, first) for path, first in begun.items())
+        if "continued" in self.before:
+            self.result["continued"] = self.before["continued"]
         self._write_result()
         try:
             with logs.written(self.directory, self.console, self.result):
@@ -137,10 +142,14 @@ class Record:
             self.result |= {"status": STOPPED, "stopped": str(error) or type(error).__name__}
             return
         mistake = isinstance(error, UserError)
-        self.result["status"] = FAILED
-        self.result["failure"] = {"type": type(error).__name__, "message": str(error)}
+        # A sweep begins anew what failed by itself; not what the machine failed, nor what would go on and was refused
+        goes_on = (
+            isinstance(error, MachineError) or type(error).__name__ in DEVICE_ERRORS or (mistake and self._goes_on)
+        )
+        failure = {"type": type(error).__name__, "goes_on": goes_on, "message": str(error)}
+        self.result |= {"status": FAILED, "failure": failure}
         if not mistake:
-            self.result["failure"]["traceback"] = traceback.format_exc()
+            failure["traceback"] = traceback.format_exc()
         with (
             contextlib.suppress(OSError),  # a full disk is what failed, maybe
             open(self.directory / "train.log", "a", encoding="utf-8", errors="backslashreplace") as file,

@@ -1,6 +1,7 @@
 """Which run is continued, whether it may be, and what is left and said of one that ends badly."""
 
 import contextlib
+import errno
 import json
 import logging
 import re
@@ -13,10 +14,18 @@ from typing import Any
 from torchlite import checkpoint, config, provenance, record
 from torchlite.config import Composed, placeless
 from torchlite.errors import MachineError, UserError
-from torchlite.naming import NOT_IDENTITY, computed
+from torchlite.naming import MAY_CHANGE, computed
 from torchlite.progress import is_whole
+from torchlite.record import Record
 
 log = logging.getLogger("torchlite")
+# Whoever of us and of the libraries was reading or writing
+OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
+COMPUTING = {
+    "packages": ("torch", "torchvision", "timm", "numpy"),
+    "hardware": ("cpu",),
+    "choices": ("device", "compile", "num_threads"),
+}
 
 
 def target(composed: Composed, outputs: Path) -> tuple[Path | None, Path | None]:
@@ -28,7 +37,10 @@ def target(composed: Composed, outputs: Path) -> tuple[Path | None, Path | None]
     if asked is None:
         return None, None
     if asked == "auto":
-        return _newest(outputs, composed.identity), None
+        found = _newest(outputs, composed.identity)
+        if found is None:
+            print("resume=auto: no run of just these words is here; a new one begins")
+        return found, None
     path = Path(asked)
     if path.is_file():
         directory = path.resolve().parent.parent
@@ -78,9 +90,9 @@ def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
 
     Raises UserError naming what differs.
     """
-    if {word.lstrip("+").partition("=")[0] for word in composed.overrides} <= set(NOT_IDENTITY):
+    if {word.lstrip("+").partition("=")[0] for word in composed.overrides} <= set(MAY_CHANGE):
         return config.recorded(saved, composed)
-    differences = list(_differences(computed(placeless(saved["config"])), computed(placeless(composed.record)), ""))
+    differences = list(_differences(_fixed(placeless(saved["config"])), _fixed(placeless(composed.record)), ""))
     if not differences:
         return composed
     shown = "; ".join(differences[:5]) + ("; …" if len(differences) > 5 else "")
@@ -88,6 +100,16 @@ def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
         f"resume: the run differs from what was typed: {shown}.\nA run goes on as it began (resume=DIR alone does that); "
         "to train on with other settings start from its weights: model.weights=DIR/checkpoints/best.pt"
     )
+
+
+def _fixed(config: dict[str, Any]) -> dict[str, Any]:
+    """What may not change while a run is cut off. Raises as `computed` does for what has not the shape of a config."""
+    fixed = computed(config)
+    for key in MAY_CHANGE:
+        group, _, name = key.partition(".")
+        if name:
+            fixed[group].pop(name, None)
+    return fixed
 
 
 def _differences(then: Any, now: Any, path: str) -> list[str]:
@@ -107,36 +129,63 @@ def state(directory: Path, file: Path | None, then: dict[str, Any]) -> dict[str,
     Raises:
         UserError: the checkpoint is no whole state, or another run's.
     """
-    saved = checkpoint.newest(directory / "checkpoints") if file is None else checkpoint.load(file)
+    try:
+        saved = checkpoint.newest(directory / "checkpoints") if file is None else checkpoint.load(file)
+    except UserError as error:
+        others = [path for path in checkpoint.candidates(directory / "checkpoints") if file and path != file.resolve()]
+        raise UserError(f"{error} There is {others[0]}: resume={directory}") if others else error from None
     if saved is None:
         return None
     shown = file or f"{directory}/checkpoints/last.pt"
     if not is_whole(saved):
         raise UserError(f"{shown} holds weights but nothing to go on from; to start from them: model.weights={shown}")
     try:
-        own = computed(json.loads(saved["config"]))
+        own = _fixed(json.loads(saved["config"]))
     except (ValueError, KeyError, TypeError, AttributeError):  # no config at all
         own = None
     # Where data lay may differ, and what it was is checked once it is read
-    differences = [line for line in _differences(computed(then), own, "") if not line.startswith("data")]
+    differences = [line for line in _differences(_fixed(then), own, "") if not line.startswith("data")]
     if differences:
         raise UserError(f"{shown} is the checkpoint of another run than {directory}: {'; '.join(differences[:3])}.")
     return saved
 
 
-def check_data(directory: Path, saved: dict[str, Any] | None, data: Any) -> None:
-    """Raise UserError where a run would go on with other samples than it began with."""
+def check_data(rec: Record, saved: dict[str, Any] | None, data: Any, choices: dict[str, Any]) -> None:
+    """Raise UserError where a run would go on with other samples than it began with; note what else is other than then."""
     if saved is None:
         return
     try:
-        fingerprint = json.loads((directory / "run.json").read_text(encoding="utf-8"))["data"]["fingerprint"]
+        then = json.loads((rec.directory / "run.json").read_text(encoding="utf-8"))
+        fingerprint, changes = then["data"]["fingerprint"], list(_changes(rec, then, choices))
     except (OSError, ValueError, KeyError, TypeError):
-        fingerprint = data.fingerprint  # not known
-    then = (saved["classes"], saved["split"], fingerprint)
-    if then != (list(data.class_names), dict(data.split), data.fingerprint):
+        fingerprint, changes = data.fingerprint, []  # not known
+    samples = (saved["classes"], saved["split"], fingerprint)
+    if samples != (list(data.class_names), dict(data.split), data.fingerprint):
         raise UserError(
             "resume: the data is not what it was: other images, classes or held-out samples. Start a new run."
         )
+    update = saved["progress"]["update"]
+    # Where an older checkpoint was named, what came after it no longer counts
+    rec.result["continued"] = [one for one in rec.before.get("continued", []) if one["update"] < update]
+    if changes:
+        log.warning(f"the run began with other {', '.join(changes)}: it may differ from one that was not cut off")
+        rec.result["continued"].append({"update": update, "other": changes})
+    if not rec.result["continued"]:
+        del rec.result["continued"]
+
+
+def _changes(rec: Record, then: dict[str, Any], choices: dict[str, Any]) -> Iterator[str]:
+    """What computes the rest of a run otherwise than its run.json says."""
+    if provenance.is_other_code(rec.directory, then, rec.config, rec.code or provenance.git_state()):
+        yield "code"
+    now = {"packages": provenance.packages(), "hardware": provenance.hardware(), "choices": choices}
+    computing = COMPUTING | (
+        {"hardware": ("cpu", "cuda", "cudnn")} if str(choices["device"]).startswith("cuda") else {}
+    )
+    for part, names in computing.items():
+        for name in names:
+            if (old := then[part].get(name)) != now[part].get(name):
+                yield f"{name} ({old})"
 
 
 @contextlib.contextmanager
@@ -151,14 +200,36 @@ def forgotten_if_refused(directory: Path, forget: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def way_on(directory: str) -> Iterator[None]:
+def way_on(directory: Path, composed: Composed) -> Iterator[None]:
     """Whatever the machine does to a run, the message says how it goes on; `directory` is as one types it."""
     try:
         yield
-    except MachineError as error:
-        plain = re.fullmatch(r"[\w./-]+", directory)  # else quoted for Hydra, then for the shell
-        word = f"resume={directory}" if plain else shlex.quote(f'resume="{directory}"')
-        raise type(error)(f"{error}\nThe last checkpoint is whole. Go on with: {word}") from error
+    except (MachineError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in OF_THE_MACHINE:
+            raise
+        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        told = f"{error}. Make room." if is_full else str(error)
+        kind = type(error) if isinstance(error, MachineError) else MachineError
+        whole = "The last checkpoint is whole. " if (directory / "checkpoints" / "last.pt").exists() else ""
+        raise kind(f"{told}\n{whole}Go on with{way(composed, directory)}") from error
+
+
+def way(composed: Composed, directory: Path | None = None) -> str:
+    """What one types for a run to go on, as the end of a sentence.
+
+    Args:
+        directory: the run's; None for the words alone where those will do.
+    """
+    if composed.sweep_directory is not None:
+        return " the same command"
+    asked = composed.config["resume"]
+    if directory is None:
+        if asked in (None, "auto"):
+            return " resume=auto"
+        directory = Path(asked).parent.parent if Path(asked).is_file() else Path(asked)
+    plain = re.fullmatch(r"[\w./-]+", str(directory))  # else quoted for Hydra, then for the shell
+    word = f"resume={directory}" if plain else shlex.quote(f'resume="{directory}"')
+    return f" the same words and {word}" if provenance.modules(composed.config) else f": {word}"
 
 
 def what_is_not_the_same(directory: Path, named: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchlite import build, checkpoint, machine, randomness, record, resume, stopping
+from torchlite import build, checkpoint, logs, machine, randomness, record, resume, stopping
 from torchlite.callbacks import Hooks
 from torchlite.check import check_nodes
 from torchlite.config import Composed
@@ -51,8 +51,7 @@ def attempt(composed: Composed) -> tuple[float | None, int]:
     except UserError as error:
         return None, refuse(error)
     except Stopped as stopped:
-        how = "resume=auto" if composed.sweep_directory is None else "the same command"
-        print(f"stopped: {stopped}; go on with {how}", file=sys.stderr)
+        print(f"stopped: {stopped}; go on with{resume.way(composed)}", file=sys.stderr)
         return None, stopped.code
     except MachineError as error:  # its traceback is in train.log
         print(error, file=sys.stderr)
@@ -84,19 +83,22 @@ def _run(composed: Composed) -> float | None:
             others = resume.what_is_not_the_same(directory, composed.config)
             print(f"already finished{f' ({others})' if others else ''}, nothing to train: {_shown(directory)}")
             return result["best"].get(trainer.monitor, math.nan)
-        saved = None
-        by_machine = (result.get("failure") or {}).get("type") == MachineError.__name__
-        # A sweep runs anew what failed by itself
-        if composed.sweep_directory is None or by_machine or result.get("status") != record.FAILED:
+        saved, early = None, []
+        failure = result.get("failure") or {}
+        goes_on = failure.get("goes_on", failure.get("type") == "MachineError")
+        if composed.sweep_directory is None or goes_on or result.get("status") != record.FAILED:
             facts = resume.facts(directory)
-            saved = resume.state(directory, file, facts["config"]) if facts is not None else None
+            with logs.kept_back() as early:  # train.log is not open yet
+                saved = resume.state(directory, file, facts["config"]) if facts is not None else None
         if saved:
             rec.seconds_before = saved["progress"]["seconds"] + saved["progress"]["epoch_seconds"]
             # The run stands here now, also where an older file was named
             checkpoint.save(rec.checkpoint("last"), saved)
         chosen = facts["choices"] if saved and facts else None
         refused = resume.forgotten_if_refused(directory, forget=is_new)
-        with refused, rec.open(*lines_kept(saved)), resume.way_on(_shown(directory)):
+        with refused, rec.open(*lines_kept(saved)), resume.way_on(Path(_shown(directory)), composed):
+            for message in early:
+                log.handle(message)
             return train(composed, trainer, task, rec, saved, chosen)
 
 
@@ -154,9 +156,9 @@ def train(
     model, formats = _network(config, trainer, device, chosen, saved)
     data = build.data(config["data"], seed=config["seed"], device=device)
     check_against(data, config, model)
-    resume.check_data(rec.directory, saved, data)
     choices = {"device": str(device), "num_threads": threads, **formats, **data.choices}
     choices |= {"monitor_mode": trainer.monitor_direction, **randomness.determinism()}
+    resume.check_data(rec, saved, data, choices)
     optimizer = _optimizer(config, trainer, model, data.batch_size, choices, device)
     schedule = build.build(
         config["scheduler"],
@@ -196,8 +198,8 @@ def _network(
 ) -> tuple[Any, Any]:
     """The model on its device, and the number formats it computes in."""
     model = build.model(config["model"], is_resumed=saved is not None).to(device)
-    wishes = chosen or vars(trainer)
-    formats = machine.choose_formats(model, device, wishes["precision"], wishes["channels_last"], wishes["compile"])
+    wishes = trainer.precision, trainer.channels_last, trainer.compile
+    formats = machine.choose_formats(model, device, *wishes, before=chosen)
     if formats["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
     if trainer.activation_checkpointing:

@@ -229,7 +229,7 @@ class Trainer:
         scored, averages = model or self.scored_model, Averages()
         was_training = scored.training
         scored.eval()
-        with torch.no_grad(), self.updater.autocast:
+        with torch.no_grad(), self.updater.autocast():
             for batch in itertools.islice(batches.epoch(0), self.limit_eval_batches):
                 values = self.task.evaluation_step(scored, batch)
                 if any(value.shape != batch.ids.shape for value in values.values()):

@@ -2,8 +2,10 @@
 
 import contextlib
 import functools
+import itertools
 import logging
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,11 @@ TOO_FEW_VALUES = "more than 1 value per channel"  # what torch's batch norms wan
 NO_STATISTICS = (
     "a batch of one sample has no batch statistics: set data.drop_last=true, another data.batch_size or "
     "trainer.micro_batch_size, or model.norm=group."
+)
+LESS_MEMORY = (
+    "trainer.micro_batch_size=auto cuts a batch until it fits, and the update stays the same",
+    "trainer.activation_checkpointing=true computes twice what it would keep",
+    "trainer.precision=bf16 halves it",
 )
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -57,9 +64,7 @@ class Updater:
     ) -> None:
         self.model, self.forward, self.task, self.optimizer, self.device = model, forward, task, optimizer, device
         self.precision = precision
-        self.autocast: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-        if precision != "fp32":
-            self.autocast = torch.autocast(device.type, PRECISIONS[precision])
+        self._autocast = self.autocast()
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.halving = micro_batch_size == "auto"
         self.micro_batch_size = micro_batch_size if isinstance(micro_batch_size, int) else None
@@ -71,7 +76,7 @@ class Updater:
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
-        self._parts: list[dict[str, Any]] = []  # of the latest update: their losses and metrics, [B] each
+        self.loss_sum = torch.zeros((), device=device)  # over the samples of the latest update
         self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
@@ -88,7 +93,7 @@ class Updater:
         self._backward(batch)
         if self.precision == "fp16":
             return self._step_scaled(batch, update)
-        squares = self._squares()
+        squares = self._measure()
         self._guard(squares, batch, update)
         self._clip()
         self.optimizer.step()
@@ -97,7 +102,7 @@ class Updater:
     def _step_scaled(self, batch: Any, update: int) -> bool:
         """The same with fp16's scaler, which is the guard then: it leaves out an update that is not finite."""
         self.scaler.unscale_(self.optimizer)
-        self._squares()
+        self._measure()
         self._clip()
         scale = self.scaler.get_scale()
         new = [p for p in self.parameters if p.grad is not None and p not in self.optimizer.state]
@@ -123,28 +128,26 @@ class Updater:
             self._clear_gradients()
             try:
                 cut = (batch,) if self.micro_batch_size is None else batch.split(self.micro_batch_size)
-                self._parts = []
-                for part in cut:
-                    self._parts.append(self._backward_part(part, window))
-            except torch.OutOfMemoryError:
+                parts = [self._backward_part(part, window) for part in cut]
+            except torch.OutOfMemoryError as error:
                 if not self.halving or (self.micro_batch_size or window) == 1:
+                    known = (self.halving, False, self.precision != "fp32")
+                    error.add_note(
+                        "Less memory: " + "; ".join(itertools.compress(LESS_MEMORY, map(operator.not_, known)))
+                    )
                     raise
                 self._halve(window)
                 continue
-            for values in self._parts:
-                self.averages.add(values)
+            self.loss_sum = parts[0][0] if len(parts) == 1 else torch.stack([part[0] for part in parts]).sum()
+            for loss_sum, count, metrics in parts:
+                self.averages.add_sum("loss", loss_sum, count)
+                self.averages.add(metrics)
             return
 
-    @property
-    def loss_sum(self) -> Tensor:
-        """Over the samples of the latest update; a scalar on the device."""
-        sums = [values["loss"].sum() for values in self._parts]
-        return sums[0] if len(sums) == 1 else torch.stack(sums).sum()
-
-    def _backward_part(self, part: Any, window: int) -> dict[str, Any]:
-        """The loss and the task's metrics, a number a sample each."""
+    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, int, dict[str, Any]]:
+        """The sum of the losses, over how many samples, and the task's metrics."""
         try:
-            with self.autocast:
+            with self._autocast:
                 step = self.task.training_step(self.forward, part)
         except ValueError as error:
             if TOO_FEW_VALUES in str(error):
@@ -158,10 +161,15 @@ class Updater:
             raise UserError(
                 f"{type(self.task).__name__}.training_step: 'loss' is the loss; name that metric otherwise."
             )
-        losses = step.losses
+        for name, value in step.metrics.items():
+            if isinstance(value, Tensor) and value.shape != step.losses.shape:
+                raise UserError(
+                    f"{type(self.task).__name__}.training_step: the metric {name} has to be [B], one a sample."
+                )
+        losses, count = step.losses, step.losses.numel()
         scaled = self.scaler.scale(losses) if self.precision == "fp16" else losses
-        scaled.backward(_share(losses.numel(), window, losses.dtype, losses.device))
-        return {"loss": losses.detach(), **step.metrics}
+        scaled.backward(_share(count, window, losses.dtype, losses.device))
+        return losses.detach().sum(), count, step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -175,6 +183,12 @@ class Updater:
         for parameter in self.parameters:  # what the optimizer's zero_grad does at twenty times the cost
             parameter.grad = None
 
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """A new context each time, as one may be entered within another."""
+        if self.precision == "fp32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, PRECISIONS[self.precision])
+
     # Gradients
 
     @property
@@ -182,8 +196,8 @@ class Updater:
         """The norm of the latest update's whole gradient, unscaled, before clipping; a scalar on the device."""
         return torch.as_tensor(self.grad_square, dtype=torch.float32, device=self.device).sqrt()
 
-    def _squares(self) -> list[float] | Tensor:
-        """The squared norm of each gradient, also their sum. On CPU by dot products, a third of the cost of torch's norms."""
+    def _measure(self) -> list[float] | Tensor:
+        """The squared norm of each gradient, whose sum is `grad_square`; on CPU by dot products, a third as dear as norms."""
         gradients = [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None]
         if self.device.type == "cpu":
             squares = []

@@ -222,7 +222,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, library: str, words: tuple[str
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert f"{library}: pip install 'torchlite[compare]'." in done.stderr
+    assert f"{library}; in the clone: pip install -e '.[compare]'." in done.stderr
 
 
 def test_neither_torch_nor_hydra_is_imported(tmp_path: Path) -> None:

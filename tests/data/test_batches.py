@@ -14,6 +14,7 @@ from torchlite.data.augment import RandomCrop, RandomHorizontalFlip
 from torchlite.data.batches import Batch, Batches
 from torchlite.data.preprocess import Preprocess
 from torchlite.data.samples import InMemory
+from torchlite.errors import UserError
 
 CPU = torch.device("cpu")
 
@@ -114,6 +115,14 @@ def test_parts_share_images_and_number_their_own_samples() -> None:
     assert batch.ids.tolist() == [0, 1]
     assert batch.targets.tolist() == [5, 3]
     assert torch.equal((batch.images * 255).round().to(torch.uint8), source.images[[5, 13]])
+
+
+def test_a_preprocess_that_gives_no_numbers_to_compute_with_is_named() -> None:
+    """P1: whole numbers, as an image has them, would end in torch's own words at the first convolution."""
+    images, targets = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
+    part = Batches(InMemory(images, targets), 2, lambda images: images // 2, CPU)
+    with pytest.raises(UserError, match="data.preprocess gives uint8; a model needs float32"):
+        next(part.epoch(0))
 
 
 def test_a_batch_is_float_images_and_integer_targets() -> None:

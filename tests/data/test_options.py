@@ -54,6 +54,17 @@ def test_every_option_passes_the_check(option: str) -> None:
     assert problems(option, *WORDS[option]) == []
 
 
+def test_nodes_of_ones_own_need_not_look_like_ours() -> None:
+    """Keys that have a default may be missing, and a name that is known here may mean something else there."""
+    with initialize_config_dir(str(command_line.CONF), version_base="1.3"):
+        made = config.resolve(compose("config", ["data=mnist"]))
+    made["data"]["preprocess"] = {"_target_": "mine.GrayToRGB", "mean": 0.5, "std": [0.1, 0.2, 0.3]}
+    made["data"]["val_fraction"] = 0.0
+    del made["data"]["val"], made["trainer"]["lr_reference_batch_size"]
+    made["scheduler"] = {"_target_": "torch.optim.lr_scheduler.ConstantLR", "warmup_epochs": None}
+    assert check_together(made) == []
+
+
 def test_every_augmentation_is_a_node() -> None:
     words = [f"data.transforms=[{','.join(NODES)}]", f"data.augment=[{','.join(BATCH_NODES)}]"]
     assert problems("cifar10", *words) == []

@@ -117,10 +117,23 @@ def test_i04_a_killed_worker_is_two_clear_lines_and_the_run_goes_on(
     run = the_run(tmp_path)
     advice, way = done.stderr.splitlines()[-2:]
     assert "it was killed. Most often memory" in advice and "(data.num_workers=1)" in advice
-    assert way == f"The last checkpoint is whole. Go on with: resume={run.relative_to(tmp_path)}"
+    assert way == f"The last checkpoint is whole. Go on with the same words and resume={run.relative_to(tmp_path)}"
     failure = result(run)["failure"]
     assert failure["type"] == "WorkerDiedError" and "Traceback" in failure["traceback"]
     assert "Traceback" in (run / "train.log").read_text()
     done = typed("data=image_folder", f"data.root={root}", *words, kill, way.rpartition(" ")[2])
     assert done.code == 0 and "going on after update" in done.stdout, done.text
     assert result(run)["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_i04_a_sweeps_job_goes_on_from_its_checkpoint_after_its_worker_was_killed(
+    typed: Typed, folder: MakeFolder, tmp_path: Path
+) -> None:
+    root = folder(per_class=20)
+    words = ["data.num_classes=2", *SMALL, "data.num_workers=2", "trainer.max_epochs=3", "data.in_memory=false"]
+    kill = "+callbacks.kill={_target_: tests.strangers.KillsWorker, epoch: 1}"
+    command = ["-m", "data=image_folder", f"data.root={root}", *words, kill, "name=s"]
+    assert typed(*command).code == 1
+    done = typed(*command)
+    assert done.code == 0 and "going on after update" in (the_run(tmp_path) / "train.log").read_text(), done.text

@@ -232,4 +232,4 @@ def test_without_webdataset_one_line_says_what_to_install(monkeypatch: pytest.Mo
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(UserError) as raised:
         TarShards("x.tar", 5)
-    assert "pip install 'torchlite[webdataset]'" in str(raised.value) and len(str(raised.value).splitlines()) == 1
+    assert "pip install -e '.[webdataset]'" in str(raised.value) and len(str(raised.value).splitlines()) == 1

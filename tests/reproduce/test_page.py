@@ -27,7 +27,7 @@ def test_the_page_on_reproducing(house: Path) -> None:
         if "reproduce.py" in shown and "--audit" not in words:
             assert "identical: " in done.stdout, done.text
     table = (house / "experiments" / "README.md").read_text()
-    assert "| [first](first/README.md) | Is a perceptron enough for the digits? | 1 | test/acc1" in table
+    assert "| [perceptron](perceptron/README.md) | Is a perceptron enough for the digits? | 1 | test/acc1" in table
 
 
 @pytest.mark.slow

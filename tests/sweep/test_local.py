@@ -222,6 +222,21 @@ def test_cores_are_divided_and_gpus_are_ones_that_nobody_else_uses(
     assert [slot.gpu for slot in (more.take(), more.take(), more.take(), more.take()) if slot] == ["7"] * 4
 
 
+def test_a_gpu_whose_lock_is_somebody_elses_file_is_not_taken_for_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(slots.filelock.FileLock, "acquire", refuse)
+    own = slots.Slots(1, ["cuda"], gpus=["0"])
+    slot = own.take()
+    assert slot is not None and slot.gpu == "0" and "GPU 0 is used without a lock: not yours" in caplog.text
+    slot.give_back()
+    assert own.take() is not None
+
+
 def test_a_gpu_by_its_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="trainer.device=cuda:1"):
         slots.Slots(2, ["cuda:1"], gpus=["0", "1"])

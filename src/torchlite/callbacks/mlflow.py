@@ -19,7 +19,7 @@ class MLflow(Callback):
         try:
             from mlflow.tracking import MlflowClient
         except ImportError as error:
-            raise UserError("callbacks: MLflow is not installed; pip install 'torchlite[mlflow]'") from error
+            raise UserError("callbacks: MLflow is not installed; in the clone: pip install -e '.[mlflow]'") from error
         self.client: Any = MlflowClient(tracking_uri)
         self.experiment = experiment
         self.run_id: str | None = None

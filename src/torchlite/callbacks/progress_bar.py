@@ -1,22 +1,28 @@
 """A live bar on a terminal; without one nothing, since the log's plain lines say the same."""
 
+import math
 import time
 from typing import Any
 
 from torchlite.callbacks.hooks import Callback
 
+LONG = 5.0  # seconds that numbers on the bar may be old
+
 
 class ProgressBar(Callback):
     """Shows epoch, loss, accuracy, images per second and the time left, on a terminal only.
+
+    Loss and accuracy are those of the last line of the log; where updates take long, the loss of the latest one meanwhile.
 
     Args:
         refresh_seconds: the bar is drawn again no more often than this.
     """
 
-    def __init__(self, refresh_seconds: float = 0.1) -> None:
+    def __init__(self, refresh_seconds: float = 0.25) -> None:
         self.refresh_seconds = refresh_seconds
         self.bar: Any = None
-        self._drawn = 0.0
+        self._drawn = self._known = -math.inf  # when, in seconds of time.monotonic
+        self._images = 0  # since it was drawn
         self._numbers = ""
 
     def on_fit_begin(self, trainer: Any) -> None:
@@ -25,23 +31,36 @@ class ProgressBar(Callback):
             return
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.bar = Progress(*columns, TextColumn("{task.fields[numbers]}"), console=console, transient=True)
+        numbers = TextColumn("{task.fields[numbers]}")
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), numbers)
+        # Not drawn by a thread of its own, which would hold up the loop for as long
+        self.bar = Progress(*columns, console=console, transient=True, auto_refresh=False)
         self.task = self.bar.add_task("", total=trainer.total_updates, completed=trainer.progress.update, numbers="")
         self.bar.start()
 
     def on_batch_end(self, trainer: Any, batch: Any) -> None:
-        if self.bar is None or time.monotonic() - self._drawn < self.refresh_seconds:
+        if self.bar is None:
             return
-        self._drawn = time.monotonic()
+        self._images += len(batch.ids)
+        now = time.monotonic()
+        if now - self._drawn < self.refresh_seconds:
+            return
+        if now - self._known > LONG:
+            self._known = now
+            self._numbers = f"loss {trainer.updater.loss_sum.item() / len(batch.ids):.4f}"  # waits for the device
+        speed = "" if self._drawn < 0 else f"  {self._images / (now - self._drawn):,.0f} images/s"
+        self._drawn, self._images = now, 0
         epoch = f"epoch {trainer.progress.epoch + 1}/{trainer.max_epochs}"
-        self.bar.update(self.task, completed=trainer.progress.update, description=epoch, numbers=self._numbers)
+        self.bar.update(self.task, completed=trainer.progress.update, description=epoch, numbers=self._numbers + speed)
+        self.bar.refresh()
+
+    def on_validation_end(self, trainer: Any, scores: dict[str, float]) -> None:
+        self._drawn, self._images = -math.inf, 0  # its seconds are not the training's
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
         if "update/loss" in values:
             accuracy = f"  acc1 {values['update/acc1']:.3f}" if "update/acc1" in values else ""
-            speed = f"  {values['images_per_second']:,.0f} images/s"
-            self._numbers = f"loss {values['update/loss']:.4f}{accuracy}{speed}"
+            self._numbers, self._known = f"loss {values['update/loss']:.4f}{accuracy}", time.monotonic()
 
     def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:
         self.close()

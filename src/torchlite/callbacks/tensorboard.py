@@ -122,7 +122,7 @@ def misclassified(trainer: Any, num_images: int) -> tuple[Tensor, list[str]]:
     names = trainer.data.class_names
     trainer.model.eval()
     for batch in trainer.data.val.epoch(0):
-        with trainer.updater.autocast:
+        with trainer.updater.autocast():
             predicted = trainer.task.predict(trainer.model, batch.images).argmax(dim=1)
         wrong = predicted != batch.targets
         if not wrong.any():

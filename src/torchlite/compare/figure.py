@@ -33,7 +33,7 @@ def draw(report: Report, path: Path, axis: str = "updates") -> list[str]:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError("Figures need matplotlib: pip install 'torchlite[compare]'.") from error
+        raise UserError("Figures need matplotlib; in the clone: pip install -e '.[compare]'.") from error
     rows = report.groups[:MOST_ROWS]
     drawn = _drawn(report)
     notes = []

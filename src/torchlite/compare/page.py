@@ -57,7 +57,7 @@ def _library() -> str:
     found = importlib.util.find_spec("plotly")
     path = Path(found.origin).parent / "package_data" / "plotly.min.js" if found and found.origin else None
     if path is None or not path.is_file():
-        raise UserError("The page needs plotly: pip install 'torchlite[compare]'.")
+        raise UserError("The page needs plotly; in the clone: pip install -e '.[compare]'.")
     return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
 
 

@@ -11,7 +11,7 @@ from torchlite.errors import UserError
 try:
     from scipy import special
 except ImportError as error:  # pragma: no cover
-    raise UserError("Comparing needs scipy: pip install 'torchlite[compare]'.") from error
+    raise UserError("Comparing needs scipy; in the clone: pip install -e '.[compare]'.") from error
 
 CONFIDENCE = 0.95
 ALPHA = 0.05  # of the whole family of comparisons

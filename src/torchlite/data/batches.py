@@ -13,6 +13,7 @@ from torchlite.data.mixing import Mixture, probabilities, window_rng
 from torchlite.data.order import Order, balanced_order, epoch_order, share, windows
 from torchlite.data.samples import Samples
 from torchlite.data.seeds import one_thread
+from torchlite.errors import UserError
 from torchlite.randomness import WINDOW, sample_seed
 
 
@@ -144,7 +145,15 @@ class Batches:
             targets = self.samples.targets.index_select(0, ids.to(self.device, non_blocking=True))
         # Beside workers that use the cores, two threads would wait for each other; no sum is in here to depend on it.
         with one_thread() if self.samples.in_workers else contextlib.nullcontext():
-            return self.preprocess(images), targets
+            prepared = self.preprocess(images)
+        if not isinstance(prepared, Tensor) or not prepared.is_floating_point():
+            given = (
+                str(prepared.dtype).removeprefix("torch.") if isinstance(prepared, Tensor) else type(prepared).__name__
+            )
+            raise UserError(
+                f"data.preprocess gives {given}; a model needs float32 [B, C, H, W], such as images.float()."
+            )
+        return prepared, targets
 
     @torch.no_grad()
     def _mixed(self, batch: Batch, epoch: int, update: int, lead: int) -> Batch:

@@ -55,7 +55,7 @@ class TarShards:
             from webdataset.shardlists import expand_urls
         except ImportError:
             raise UserError(
-                "data: tar shards need webdataset, which is not installed: pip install 'torchlite[webdataset]'"
+                "data: tar shards need webdataset, which is not installed; in the clone: pip install -e '.[webdataset]'"
             ) from None
         listed = [shards] if isinstance(shards, str) else list(shards)
         self.files = [path for pattern in listed for name in expand_urls(pattern) for path in _found(name)]

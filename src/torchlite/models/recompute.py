@@ -45,7 +45,9 @@ def _wrap(block: nn.Module) -> None:
         if not self.training:
             return plain(*args, **kwargs)
         norms = [module for module in self.modules() if isinstance(module, _BatchNorm)]
-        return checkpoint(plain, *args, use_reentrant=False, context_fn=partial(_contexts, norms), **kwargs)
+        if norms:
+            kwargs["context_fn"] = partial(_contexts, norms)
+        return checkpoint(plain, *args, use_reentrant=False, **kwargs)
 
     block.__class__ = type(original.__name__, (original,), {"forward": forward})
 

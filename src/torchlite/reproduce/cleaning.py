@@ -58,6 +58,8 @@ def unrepeatable(past: Past) -> Iterator[str]:
         yield f"it is {result.get('status', 'without a result')}, not finished"
     elif not math.isfinite(past.scores.get(past.metric, math.nan)):
         yield f"it has no {past.metric}"
+    for one in result.get("continued") or []:
+        yield f"from update {one['update']} on it was computed with other {', '.join(one['other'])}; run it again in one go"
     if WATCH in facts["config"]["callbacks"]:
         yield "it is a repetition itself; publish the run that it repeats"
     if not facts["data"].get("fingerprint"):

@@ -77,7 +77,7 @@ def _predicted(members: list[Past], pooled: float, usual: float, freedom: int, n
     try:
         from scipy.stats import t
     except ImportError as error:
-        raise UserError("the spread of seeds needs scipy: pip install 'torchlite[ledger]'") from error
+        raise UserError("the spread of seeds needs scipy; in the clone: pip install -e '.[ledger]'") from error
     scores, metric = _scores(members), members[0].metric
     mean, count = statistics.fmean(scores), len(scores)
     half = t.ppf(1 - (1 - CONFIDENCE) / (2 * num_jobs), freedom) * pooled * math.sqrt(1 + 1 / count)

@@ -63,6 +63,8 @@ def repeating(name: str, runs: Sequence[Past]) -> str:
     words = [f"python reproduce.py experiments/{name}", *(f"--allow-env {variable}" for variable in _asked(runs))]
     if any(needs_network(past) for past in runs):
         words.append("--allow-network")
+    if any(past.patch or past.modules for past in runs):
+        words.append("--trust-code")
     return " ".join(words)
 
 
@@ -85,6 +87,8 @@ def _made_with(facts: dict[str, Any], runs: Sequence[Past]) -> list[str]:
         f"torch {first['packages'].get('torch')}",
     ]
     lines += [f"- environment: {', '.join(asked)}"] if (asked := _asked(runs)) else []
+    own = sorted({f"`{name}.py`" for past in runs for name in past.modules})
+    lines += [f"- files beside the code, in `modules/`: {', '.join(own)}"] if own else []
     unsure = sorted({name for past in runs for name in past.result.get("not_deterministic", [])})
     lines += [f"- no deterministic form: {', '.join(unsure)}"] if unsure else []
     return lines
@@ -138,7 +142,7 @@ def draw(path: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ImportError as error:
-        raise UserError("an entry's picture needs matplotlib: pip install 'torchlite[ledger]'") from error
+        raise UserError("an entry's picture needs matplotlib; in the clone: pip install -e '.[ledger]'") from error
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

@@ -1,6 +1,7 @@
 """Room for jobs on this machine: cores divided among them, and GPUs that no other sweep uses meanwhile."""
 
 import contextlib
+import logging
 import math
 import os
 import tempfile
@@ -11,6 +12,8 @@ import filelock
 
 from torchlite.data.cores import num_cores
 from torchlite.errors import UserError
+
+log = logging.getLogger("torchlite")
 
 
 def visible_gpus() -> list[str]:
@@ -68,8 +71,10 @@ class Slots:
                 lock = filelock.FileLock(_lock_file(gpu), blocking=False, mode=0o666)
                 try:
                     lock.acquire()
-                except (filelock.Timeout, OSError):  # another sweep has it
+                except filelock.Timeout:  # another sweep has it
                     continue
+                except OSError as error:  # whether one has it cannot be told
+                    log.warning(f"GPU {gpu} is used without a lock: {error}")
                 self._locks[gpu] = lock
             self._held[gpu] += 1
             self.used += 1
@@ -105,5 +110,5 @@ def _lock_file(gpu: str) -> Path:
     folder = Path(tempfile.gettempdir(), "torchlite-gpus")
     with contextlib.suppress(OSError):  # somebody else's
         folder.mkdir(exist_ok=True)
-        folder.chmod(0o1777)
+        folder.chmod(0o777)  # with a sticky bit nobody could lock a file that another user made
     return folder / gpu.replace("/", "-")

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import PerSample, topk_correct
+from torchlite.metrics import deferred, topk_correct
 from torchlite.tasks.step import Step
 
 
@@ -52,14 +52,14 @@ class Classification:
     def training_step(self, model: nn.Module, batch: Any) -> Step:
         """Losses, with gradient, and accuracy of one batch in training mode."""
         logits = model(batch.images)
-        self._check_shape(logits)
-        correct = PerSample(topk_correct, (logits.detach(), batch.targets))
+        self._check(logits, batch.targets)
+        correct = deferred(topk_correct, logits.detach(), batch.targets)
         return Step(self.losses(logits, batch.targets), {"acc1": correct})
 
     def evaluation_step(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         """Each name of `metrics` with one number per sample, [B]; called in evaluation mode, without gradient."""
         logits = model(batch.images)
-        self._check_shape(logits)
+        self._check(logits, batch.targets)
         losses = self.losses(logits, batch.targets)
         finite = losses.isfinite().float()  # the largest of not-a-numbers is no prediction
         scores = {f"acc{k}": topk_correct(logits, batch.targets, k) * finite for k in self.topk}
@@ -77,7 +77,7 @@ class Classification:
             logits.float(), targets, self.class_weights, reduction="none", label_smoothing=self.label_smoothing
         )
 
-    def _check_shape(self, logits: Any) -> None:
+    def _check(self, logits: Any, targets: Tensor) -> None:
         if not isinstance(logits, Tensor):
             raise UserError(
                 f"The model gives a {type(logits).__name__}; the task needs logits, a tensor [batch, classes]."
@@ -86,4 +86,9 @@ class Classification:
             raise UserError(
                 f"The model's output has shape {list(logits.shape)}; the task needs [batch, {self.num_classes}]. "
                 "Give the model num_classes: ${data.num_classes}."
+            )
+        if targets.dtype != torch.int64 and targets.ndim == 1:
+            kind = str(targets.dtype).removeprefix("torch.")
+            raise UserError(
+                f"The targets are {kind} [B]; the task needs class numbers, int64 [B], or probabilities [B, C]."
             )

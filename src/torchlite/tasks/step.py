@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from torchlite.metrics import PerSample
+from torchlite.metrics import Deferred
 
 
 @dataclass
@@ -16,5 +16,5 @@ class Step:
     """
 
     losses: Tensor  # [B], one per sample, with gradient
-    # Further numbers to average, each [B]; none called loss. Read when a line is written, so nothing may change them
-    metrics: dict[str, Tensor | PerSample] = field(default_factory=dict)
+    # Further numbers to average, each [B]; none called loss
+    metrics: dict[str, Tensor | Deferred] = field(default_factory=dict)
