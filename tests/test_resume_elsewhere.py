@@ -90,7 +90,7 @@ def test_a_run_goes_on_compiled_or_not(stopped: Typed, tmp_path: Path, first: st
     began = {"true": "with", "false": "without"}[first]
     assert done.code == 0 and f"the run began {began} torch.compile" in done.stdout, done.text
     assert stopped(None, *BASE, "name=straight").code == 0
-    scores = [result(one)["test"]["loss"] for one in (run, the_run(tmp_path / "outputs" / "straight"))]
+    scores = [result(one)["test"]["test/loss"] for one in (run, the_run(tmp_path / "outputs" / "straight"))]
     assert scores[0] == pytest.approx(scores[1], rel=1e-3)
 
 
