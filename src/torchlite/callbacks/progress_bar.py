@@ -18,7 +18,7 @@ class ProgressBar(Callback):
         refresh_seconds: the bar is drawn again no more often than this.
     """
 
-    def __init__(self, refresh_seconds: float = 0.25) -> None:
+    def __init__(self, refresh_seconds: float = 0.5) -> None:
         self.refresh_seconds = refresh_seconds
         self.bar: Any = None
         self._drawn = self._known = -math.inf  # when, in seconds of time.monotonic
@@ -41,7 +41,7 @@ class ProgressBar(Callback):
     def on_batch_end(self, trainer: Any, batch: Any) -> None:
         if self.bar is None:
             return
-        self._images += len(batch.ids)
+        self._images += batch.ids.numel()
         now = time.monotonic()
         if now - self._drawn < self.refresh_seconds:
             return
