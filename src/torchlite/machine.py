@@ -29,22 +29,16 @@ def find_device(name: str, before: str | None = None) -> torch.device:
             log.warning(f"the run began on {before}, which is not here: from now on it may differ in last bits")
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return accelerator or torch.device("cpu")
+        name = "cpu" if accelerator is None else str(accelerator)  # which below gets its index, as a typed one does
     try:
         found = torch.empty(0, device=name).device
         if found.type == "meta":
             raise RuntimeError("the meta device holds no numbers")
-        if before is not None and not _is_same(torch.device(before), found):
-            log.warning(f"the run began on {before}: from now on it may differ in last bits")
         return found
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"trainer.device={name} cannot be used here; auto finds one, others are cpu, cuda, cuda:1, mps."
         ) from error
-
-
-def _is_same(one: torch.device, other: torch.device) -> bool:
-    return one.type == other.type and (one.index or 0) == (other.index or 0)
 
 
 def set_threads(num_threads: int | Literal["auto"], auto: int | None = None, before: int | None = None) -> int:
@@ -83,9 +77,6 @@ def choose_formats(
         before: what they were when the run began, which it keeps; all but `compile` where another is asked for.
     """
     if before is not None:
-        if compile not in ("auto", before["compile"]):
-            began = "with" if before["compile"] else "without"
-            log.warning(f"the run began {began} torch.compile: from now on it may differ in last bits")
         compile = before["compile"] if compile == "auto" else compile
         precision, channels_last = before["precision"], before["channels_last"]
     convolutional = any(isinstance(module, CONVOLUTIONS) for module in model.modules())

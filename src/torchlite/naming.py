@@ -13,7 +13,7 @@ NOT_IDENTITY = (
     *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates", "trainer.max_minutes"),
     *("data.num_workers", "data.in_memory", "data.memory_share", "data.start_method"),  # they change no bit
 )
-# With what a run may go on that it did not begin with; the last two may change last bits, which is said
+# With what a run may go on that it did not begin with; the last two may change last bits, which is said and recorded
 MAY_CHANGE = (*NOT_IDENTITY, "trainer.device", "trainer.compile")
 LOGGERS = ("ProgressBar", "TensorBoard", "Histograms", "MLflow")
 LOGGING_CALLBACKS = [f"torchlite.callbacks.{name}" for name in LOGGERS]

@@ -105,14 +105,19 @@ def test_h01_files_that_are_no_images_end_the_run_before_it_trains(typed: Typed,
     assert not list(Path("outputs").rglob("result.json"))
 
 
+KILLED = [
+    *("data.num_classes=2", *SMALL, "data.num_workers=2", "trainer.max_epochs=3", "data.in_memory=false"),
+    "+callbacks.kill={_target_: tests.strangers.KillsWorker, epoch: 1}",
+]
+
+
 @pytest.mark.slow
 def test_i04_a_killed_worker_is_two_clear_lines_and_the_run_goes_on(
     typed: Typed, folder: MakeFolder, tmp_path: Path
 ) -> None:
     root = folder(per_class=20)
-    words = ["data.num_classes=2", *SMALL, "data.num_workers=2", "trainer.max_epochs=3", "data.in_memory=false"]
-    kill = "+callbacks.kill={_target_: tests.strangers.KillsWorker, epoch: 1}"
-    done = typed("data=image_folder", f"data.root={root}", *words, kill)
+    words = ["data=image_folder", f"data.root={root}", *KILLED]
+    done = typed(*words)
     assert done.code == 1 and "Traceback" not in done.text, done.text
     run = the_run(tmp_path)
     advice, way = done.stderr.splitlines()[-2:]
@@ -121,7 +126,7 @@ def test_i04_a_killed_worker_is_two_clear_lines_and_the_run_goes_on(
     failure = result(run)["failure"]
     assert failure["type"] == "WorkerDiedError" and "Traceback" in failure["traceback"]
     assert "Traceback" in (run / "train.log").read_text()
-    done = typed("data=image_folder", f"data.root={root}", *words, kill, way.rpartition(" ")[2])
+    done = typed(*words, way.rpartition(" ")[2])
     assert done.code == 0 and "going on after update" in done.stdout, done.text
     assert result(run)["status"] == "finished"
 
@@ -131,9 +136,8 @@ def test_i04_a_sweeps_job_goes_on_from_its_checkpoint_after_its_worker_was_kille
     typed: Typed, folder: MakeFolder, tmp_path: Path
 ) -> None:
     root = folder(per_class=20)
-    words = ["data.num_classes=2", *SMALL, "data.num_workers=2", "trainer.max_epochs=3", "data.in_memory=false"]
-    kill = "+callbacks.kill={_target_: tests.strangers.KillsWorker, epoch: 1}"
-    command = ["-m", "data=image_folder", f"data.root={root}", *words, kill, "name=s"]
+    words = ["data=image_folder", f"data.root={root}", *KILLED]
+    command = ["-m", *words, "name=s"]
     assert typed(*command).code == 1
     done = typed(*command)
     assert done.code == 0 and "going on after update" in (the_run(tmp_path) / "train.log").read_text(), done.text
