@@ -90,7 +90,7 @@ class Turns:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
         for index, batch in enumerate(self.batches.epoch(epoch, start)):
             if begins_turn(index):
-                self.take(ends_epoch=index == 0)
+                self.take(ends_epoch=index < TURN)
             yield batch
 
     def take(self, ends_epoch: bool) -> None:
@@ -108,8 +108,11 @@ class Turns:
 
 
 def begins_turn(index: int) -> bool:
-    """Whether the batch of this number in its epoch is the first of a turn; the last, smaller one of an epoch is not."""
-    return index % TURN == 0 and index < NUM_IMAGES // BATCH_SIZE
+    """Whether the batch of this number in its epoch is the first of a turn.
+
+    None begins with an epoch, so that a checkpoint is written while its own loop goes on.
+    """
+    return index % TURN == TURN // 2
 
 
 def bare_loop(data: ImageData, num_epochs: int, fused: bool = True, grouped: bool = True) -> Iterator[None]:
@@ -121,10 +124,10 @@ def bare_loop(data: ImageData, num_epochs: int, fused: bool = True, grouped: boo
 
 
 def turns_of(network: nn.Module, optimizer: AdamW, data: ImageData, num_epochs: int) -> Iterator[None]:
-    """Nothing, before every turn but the first."""
+    """Nothing, before every turn."""
     for epoch in range(num_epochs):
         for index, batch in enumerate(data.train.epoch(epoch)):
-            if begins_turn(index) and (epoch or index):
+            if begins_turn(index):
                 yield
             optimizer.zero_grad(set_to_none=True)
             loss = F.cross_entropy(network(batch.images), batch.targets)
@@ -151,8 +154,11 @@ def beside(data: ImageData, num_epochs: int, bare: Iterator[None], **options: An
     optimizer = AdamW(parameter_groups(network, FLAGS["weight_decay"]), **FLAGS)
     total = num_epochs * len(data.train)
     schedule = cosine(optimizer, total_updates=total, updates_per_epoch=len(data.train), warmup_epochs=1.0)
-    hooks = Hooks({NAME: Digests(), "progress_bar": ProgressBar(), "tensorboard": TensorBoard()})
+    bar = ProgressBar()
+    bar.refresh_seconds *= 2  # half of the time that passes is the bare loop's
+    hooks = Hooks({NAME: Digests(), "progress_bar": bar, "tensorboard": TensorBoard()})
     turns = Turns(data.train, bare, trainer.deterministic, wait=lambda: trainer.writer.wait())
+    next(bare)  # to where the first turn begins
     taking_turns = copy.copy(data)
     taking_turns.train = turns  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:

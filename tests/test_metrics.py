@@ -65,6 +65,19 @@ def test_what_is_computed_when_read_is_what_it_would_have_been(num_classes: int)
     assert later.means() == now.means() == read.means()
 
 
+@given(st.lists(st.sampled_from([1, 3, 16, 128, 129, 4097, MOST_NUMBERS, MOST_NUMBERS + 5]), min_size=1, max_size=12))
+def test_losses_add_up_to_the_same_bits_however_many_wait(sizes: list[int]) -> None:
+    """A run that was cut has read them elsewhere; those of a batch too large to wait are added in their place."""
+    later, read, by_hand, count = Averages(), Averages(), 0.0, 0
+    for index, size in enumerate(sizes):
+        losses = torch.rand(size, generator=torch.Generator().manual_seed(index))
+        by_hand, count = by_hand + losses.sum().item(), count + size
+        for averages in (later, read):
+            averages.add({"loss": deferred(torch.Tensor.detach, losses)})
+        read.means()
+    assert later.means() == read.means() == {"loss": by_hand / count}
+
+
 def test_names_may_come_both_ways_and_in_any_batch() -> None:
     averages = Averages()
     right = deferred(topk_correct, torch.eye(3), torch.arange(3))

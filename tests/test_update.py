@@ -70,6 +70,22 @@ def test_an_update_is_the_mean_over_its_samples(num_samples: int, micro_batch_si
     assert torch.allclose(before - weights(one), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("shown", [lambda bias: bias, lambda bias: bias.view(-1)], ids=["itself", "a view"])
+def test_a_loss_that_shows_a_parameter_counts_as_it_was(shown: Any) -> None:
+    """The optimizer changes the parameter in place before anybody reads the loss."""
+
+    class Showing(Classification):
+        def training_step(self, model: nn.Module, batch: Any) -> Step:
+            return Step(shown(model.bias))
+
+    model = nn.Linear(6, 2)
+    nn.init.ones_(model.bias)
+    one = updater(rate=1.0, task=Showing(2), model=model)
+    one.apply(batch(2), 1)
+    assert model.bias.tolist() == [0.5, 0.5]
+    assert one.averages.means() == {"loss": 1.0} and one.loss_sum.item() == 2.0
+
+
 def test_the_norm_is_of_the_whole_gradient_before_clipping() -> None:
     free, clipped = updater(rate=1.0), updater(rate=1.0, clip_grad_norm=0.01)
     before = weights(free)

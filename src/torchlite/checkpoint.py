@@ -14,6 +14,7 @@ import random
 import re
 import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -147,15 +148,20 @@ class Writer:
         self._failure: BaseException | None = None
         self._tensors: list[Tensor] = []  # of the latest snapshot
 
-    def save(self, jobs: dict[Path, dict[str, Any]]) -> None:
-        """Write states in the order given, after those given before. Raises what made an earlier write fail."""
+    def save(self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None] = lambda: None) -> None:
+        """Write states in the order given, after those given before. Raises what made an earlier write fail.
+
+        Args:
+            sync: called before; puts on disk what the states count.
+        """
         self.wait()
         copies, self._tensors = snapshot(jobs, self._tensors)
-        self._thread = threading.Thread(target=self._write, args=(copies,), name="checkpoint writer")
+        self._thread = threading.Thread(target=self._write, args=(copies, sync), name="checkpoint writer")
         self._thread.start()
 
-    def _write(self, jobs: dict[Path, dict[str, Any]]) -> None:
+    def _write(self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None]) -> None:
         try:
+            sync()
             for path, state in jobs.items():
                 save(path, state, keep_previous=path.name == "last.pt")
                 self._drop_old(path)
@@ -208,8 +214,9 @@ def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Ten
 def generators() -> dict[str, Any]:
     """The state of Python's, numpy's and torch's generators, as plain types and tensors."""
     name, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
+    version, words, cached = random.getstate()
     state = {
-        "python": random.getstate(),
+        "python": [version, torch.tensor(words), cached],  # 625 words, each of which pickling would call Python for
         "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), int(position), int(has_gauss), float(gauss)],
         "torch": torch.get_rng_state(),
     }
@@ -221,7 +228,7 @@ def generators() -> dict[str, Any]:
 def restore_generators(state: dict[str, Any]) -> None:
     """Put all generators where `generators` found them."""
     version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
+    random.setstate((version, tuple(torch.as_tensor(words).tolist()), gauss))
     name, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"])

@@ -27,13 +27,13 @@ from torchlite.randomness import hash_bits
 
 NAME = ".digests"  # among the callbacks: no key of a config can hold a dot
 FIRST = 16  # updates at the beginning that are always digested: most repetitions that part do so there
-BYTES_AT_ONCE = 1 << 15  # of a batch for a network without convolutions, whose update may take less than a millisecond
+BYTES_AT_ONCE = 1 << 14  # of a batch for a network without convolutions, whose update may take less than a millisecond
 PLAIN = (torch.float32, torch.int64)  # that numpy has as well
 MOST_UPDATES = 20_000  # digested over a run: 3 MB of text
 
 
 class Digests(Callback):
-    """Writes the digests of a run; always on. Every update where that takes less than 1 % of the time, else every k-th."""
+    """Writes the digests of a run; always on. Every update, or every k-th where it would take more of a large batch's time."""
 
     def __init__(self) -> None:
         self.every: int | None = None  # known with the first batch

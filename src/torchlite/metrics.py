@@ -11,8 +11,9 @@ from torch import Tensor
 
 MOST_UNREAD = 1000  # sums of batches held back, tensors of one number each
 MOST_DEFERRED = 64  # batches whose metrics wait to be computed
-# In the first tensor of what may wait: a larger one would take memory, and is dear to compute anyway
-MOST_NUMBERS = 1 << 16
+# In the first tensor of what may wait: a larger one would take memory, is dear to compute anyway, and is summed by several
+# threads, which gives other last bits than a row of a sum over many batches
+MOST_NUMBERS = 1 << 15
 
 
 def topk_correct(logits: Tensor, targets: Tensor, k: int = 1) -> Tensor:
@@ -35,7 +36,7 @@ def topk_correct(logits: Tensor, targets: Tensor, k: int = 1) -> Tensor:
 
 
 class Deferred(NamedTuple):
-    """A metric that is computed, for many batches at once, when somebody reads its mean; made by `deferred`."""
+    """A number per sample that is computed, for many batches at once, when somebody reads the mean; made by `deferred`."""
 
     function: Callable[..., Tensor]
     tensors: tuple[Tensor, ...]
@@ -45,10 +46,10 @@ def deferred(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor | Defe
     """`function(*tensors)`, later if that pays: for small tensors on the CPU, where calling torch costs more than computing.
 
     Args:
-        function: gives one bool or whole number for each sample of `tensors`, whatever other samples are with it.
+        function: gives one number for each sample of `tensors`, whatever other samples are with it.
         tensors: [B, …] each, without gradient; nothing may change them afterwards.
     """
-    if tensors[0].device.type == "cpu" and tensors[0].numel() <= MOST_NUMBERS:
+    if tensors[0].is_cpu and tensors[0].numel() <= MOST_NUMBERS:
         return Deferred(function, tensors)
     return function(*tensors)
 
@@ -69,18 +70,20 @@ class Averages:
     def add(self, values: Mapping[str, Tensor | Deferred]) -> None:
         """Count one batch in. `values` maps a name to one number per sample, [B]."""
         for name, value in values.items():
-            if not isinstance(value, Deferred):
-                self.add_sum(name, value.detach().sum(), value.numel())
-                continue
-            waiting = self._deferred.setdefault(name, [])
-            waiting.append(value)
-            if len(waiting) >= MOST_DEFERRED:
-                self._compute()
+            if isinstance(value, Deferred):
+                waiting = self._deferred.setdefault(name, [])
+                waiting.append(value)
+                if len(waiting) >= MOST_DEFERRED:
+                    self._compute()
+            else:
+                if name in self._deferred:  # sums of floats are added in the order of their batches
+                    self._compute()
+                self._add_sums(name, value.detach().sum(), value.numel())
 
-    def add_sum(self, name: str, total: Tensor, count: int) -> None:
-        """Count `count` samples in whose values add up to the scalar `total`."""
+    def _add_sums(self, name: str, sums: Tensor, count: int) -> None:
+        """Count in `count` samples of a batch, whose values add up to a scalar, or of k batches, [k]."""
         unread = self._unread.setdefault(name, [])
-        unread.append(total)
+        unread.append(sums)
         self._counts[name] = self._counts.get(name, 0) + count
         if len(unread) >= MOST_UNREAD:
             self._read()
@@ -117,21 +120,22 @@ class Averages:
         deferred, self._deferred = self._deferred, {}
         for name, waiting in deferred.items():
             for numbers in _computed(waiting):
-                self.add_sum(name, numbers.sum(), numbers.numel())
+                self._add_sums(name, numbers.sum(dim=1), numbers.numel())
 
     def _read(self) -> None:
         self._compute()
-        for name, totals in self._unread.items():
-            values = torch.stack(totals).tolist()
+        for name, sums in self._unread.items():
+            values = torch.cat([each.reshape(-1) for each in sums]).tolist()
             self._sums[name] = functools.reduce(operator.add, values, self._sums.get(name, 0.0))  # sum() compensates
         self._unread.clear()
 
 
 def _computed(waiting: Iterable[Deferred]) -> Iterable[Tensor]:
-    """What batches give, those in a row that are of one kind together: whole numbers add up to the same in any order."""
+    """What k batches in a row give that are of one kind, [k, B]: a row adds up to the same bits, whatever k is."""
     for (function, _), batches in itertools.groupby(waiting, _kind):
-        yield function(*map(torch.cat, zip(*(batch.tensors for batch in batches), strict=True)))
+        tensors = [batch.tensors for batch in batches]
+        yield function(*map(torch.cat, zip(*tensors, strict=True))).reshape(len(tensors), -1)
 
 
 def _kind(value: Deferred) -> tuple[Any, ...]:
-    return value.function, [(tensor.dtype, tensor.shape[1:]) for tensor in value.tensors]
+    return value.function, [(tensor.dtype, tensor.shape) for tensor in value.tensors]

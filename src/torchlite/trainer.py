@@ -255,8 +255,7 @@ class Trainer:
             jobs[self.record.checkpoint("best")] = progress_state.weights(self)
         if self.save_every_epochs and self.progress.batch == 0 and self.progress.epoch % self.save_every_epochs == 0:
             jobs[self.record.checkpoint(f"epoch-{self.progress.epoch:04d}")] = state
-        self.record.sync()
-        self.writer.save(jobs)
+        self.writer.save(jobs, sync=self.record.sync)
         self._best_is_new, self._saved_at = False, time.monotonic()
 
     def stop(self, reason: str) -> None:

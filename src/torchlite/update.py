@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import Averages
+from torchlite.metrics import Averages, deferred
 from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
@@ -76,7 +76,8 @@ class Updater:
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
-        self.loss_sum = torch.zeros((), device=device)  # over the samples of the latest update
+        self._losses: list[Tensor] = []  # of the latest update, [B] of each of its parts
+        self._on_cpu = device.type == "cpu"
         self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
@@ -138,14 +139,13 @@ class Updater:
                     raise
                 self._halve(window)
                 continue
-            self.loss_sum = parts[0][0] if len(parts) == 1 else torch.stack([part[0] for part in parts]).sum()
-            for loss_sum, count, metrics in parts:
-                self.averages.add_sum("loss", loss_sum, count)
-                self.averages.add(metrics)
+            self._losses = [losses for losses, _ in parts]
+            for losses, metrics in parts:
+                self.averages.add({"loss": deferred(_as_they_are, losses), **metrics})
             return
 
-    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, int, dict[str, Any]]:
-        """The sum of the losses, over how many samples, and the task's metrics."""
+    def _backward_part(self, part: Any, window: int) -> tuple[Tensor, dict[str, Any]]:
+        """The losses, [B], without gradient, and the task's metrics."""
         try:
             with self._autocast:
                 step = self.task.training_step(self.forward, part)
@@ -166,10 +166,12 @@ class Updater:
                 raise UserError(
                     f"{type(self.task).__name__}.training_step: the metric {name} has to be [B], one a sample."
                 )
-        losses, count = step.losses, step.losses.numel()
+        losses = step.losses
         scaled = self.scaler.scale(losses) if self.precision == "fp16" else losses
-        scaled.backward(_share(count, window, losses.dtype, losses.device))
-        return losses.detach().sum(), count, step.metrics
+        scaled.backward(_share(losses.numel(), window, losses.dtype, self.device))
+        # A view, or a parameter itself, changes with the weights
+        lasting = losses._base is None and not losses.is_leaf
+        return losses.detach() if lasting else losses.detach().clone(), step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -189,6 +191,11 @@ class Updater:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, PRECISIONS[self.precision])
 
+    @property
+    def loss_sum(self) -> Tensor:
+        """The losses of the latest update added up; a scalar on the device."""
+        return torch.stack([losses.sum() for losses in self._losses]).sum()
+
     # Gradients
 
     @property
@@ -199,10 +206,10 @@ class Updater:
     def _measure(self) -> list[float] | Tensor:
         """The squared norm of each gradient, whose sum is `grad_square`; on CPU by dot products, a third as dear as norms."""
         gradients = [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None]
-        if self.device.type == "cpu":
+        if self._on_cpu:
             squares = []
             for gradient in gradients:
-                flat = gradient if gradient.ndim == 1 else _flat(gradient)
+                flat = gradient.view(-1) if gradient.is_contiguous() else _flat(gradient)
                 squares.append(flat.dot(flat).item())
             self.grad_square = sum(squares)
             return squares
@@ -252,11 +259,13 @@ def _share(count: int, window: int, dtype: torch.dtype, device: torch.device) ->
     return torch.full((count,), 1 / window, dtype=dtype, device=device)
 
 
+def _as_they_are(losses: Tensor) -> Tensor:
+    return losses
+
+
 def _flat(gradient: Tensor) -> Tensor:
-    """All its numbers in a row, [N], in whatever order they lie in memory, so that none is copied."""
-    if not gradient.is_contiguous():  # a linear layer's is transposed, a convolution's may be channels-last
-        gradient = gradient.permute(sorted(range(gradient.ndim), key=gradient.stride, reverse=True))
-    return gradient.reshape(-1)
+    """All its numbers in a row, [N], in the order they lie in memory, such as channels-last, so that none is copied."""
+    return gradient.permute(sorted(range(gradient.ndim), key=gradient.stride, reverse=True)).reshape(-1)
 
 
 def _story(bad: Tensor, names: list[str], ids: Tensor, update: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from torchlite.callbacks.hooks import Callback
 
 LONG = 5.0  # seconds that numbers on the bar may be old
+MOST_DRAWING = 0.004  # of the time; a slow terminal is drawn on less often
 
 
 class ProgressBar(Callback):
@@ -15,13 +16,13 @@ class ProgressBar(Callback):
     Loss and accuracy are those of the last line of the log; where updates take long, the loss of the latest one meanwhile.
 
     Args:
-        refresh_seconds: the bar is drawn again no more often than this.
+        refresh_seconds: the bar is drawn again no more often than this, less often where drawing takes long.
     """
 
     def __init__(self, refresh_seconds: float = 0.5) -> None:
         self.refresh_seconds = refresh_seconds
         self.bar: Any = None
-        self._drawn = self._known = -math.inf  # when, in seconds of time.monotonic
+        self._drawn = self._known = self._due = -math.inf  # when, in seconds of time.monotonic
         self._images = 0  # since it was drawn
         self._numbers = ""
 
@@ -43,7 +44,7 @@ class ProgressBar(Callback):
             return
         self._images += batch.ids.numel()
         now = time.monotonic()
-        if now - self._drawn < self.refresh_seconds:
+        if now < self._due:
             return
         if now - self._known > LONG:
             self._known = now
@@ -53,9 +54,10 @@ class ProgressBar(Callback):
         epoch = f"epoch {trainer.progress.epoch + 1}/{trainer.max_epochs}"
         self.bar.update(self.task, completed=trainer.progress.update, description=epoch, numbers=self._numbers + speed)
         self.bar.refresh()
+        self._due = now + max(self.refresh_seconds, (time.monotonic() - now) / MOST_DRAWING)
 
     def on_validation_end(self, trainer: Any, scores: dict[str, float]) -> None:
-        self._drawn, self._images = -math.inf, 0  # its seconds are not the training's
+        self._drawn, self._due, self._images = -math.inf, -math.inf, 0  # its seconds are not the training's
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
         if "update/loss" in values:

@@ -70,13 +70,12 @@ class TensorBoard(EventFiles):
         self.num_images = num_images
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
-        from torch.utils.tensorboard.summary import scalar
+        from torch.utils.tensorboard.summary import Summary
 
         # One event for all: TensorBoard checksums each in Python, in a thread that holds up the loop meanwhile
-        first, *others = [scalar(name, value) for name, value in values.items() if name not in ("update", "epoch")]
-        for other in others:
-            first.MergeFrom(other)
-        self.writer.file_writer.add_summary(first, trainer.progress.update)
+        named = [(name, value) for name, value in values.items() if name not in ("update", "epoch")]
+        scalars = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in named])
+        self.writer.file_writer.add_summary(scalars, trainer.progress.update)
 
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
         if trainer.progress.update == 0 and self.num_images:
