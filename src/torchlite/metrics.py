@@ -132,10 +132,10 @@ class Averages:
 
 def _computed(waiting: Iterable[Deferred]) -> Iterable[Tensor]:
     """What k batches in a row give that are of one kind, [k, B]: a row adds up to the same bits, whatever k is."""
-    for (function, _), batches in itertools.groupby(waiting, _kind):
+    for (function, *_), batches in itertools.groupby(waiting, _kind):
         tensors = [batch.tensors for batch in batches]
         yield function(*map(torch.cat, zip(*tensors, strict=True))).reshape(len(tensors), -1)
 
 
 def _kind(value: Deferred) -> tuple[Any, ...]:
-    return value.function, [(tensor.dtype, tensor.shape) for tensor in value.tensors]
+    return value.function, *[tensor.shape for tensor in value.tensors]

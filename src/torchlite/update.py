@@ -74,6 +74,7 @@ class Updater:
                 "trainer.micro_batch_size: batch norm takes its statistics of each part; model.norm=group takes none"
             )
         self.clip_grad_norm, self.clip_grad_value, self.clip_gradients = clip_grad_norm, clip_grad_value, clip_gradients
+        self._clips = any(rule is not None for rule in (clip_grad_norm, clip_grad_value, clip_gradients))
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
         self._losses: list[Tensor] = []  # of the latest update, [B] of each of its parts
@@ -95,8 +96,10 @@ class Updater:
         if self.precision == "fp16":
             return self._step_scaled(batch, update)
         squares = self._measure()
-        self._guard(squares, batch, update)
-        self._clip()
+        if self._found_inf or not math.isfinite(self.grad_square):
+            self._guard(squares, batch, update)
+        if self._clips:
+            self._clip()
         self.optimizer.step()
         return True
 
@@ -104,7 +107,8 @@ class Updater:
         """The same with fp16's scaler, which is the guard then: it leaves out an update that is not finite."""
         self.scaler.unscale_(self.optimizer)
         self._measure()
-        self._clip()
+        if self._clips:
+            self._clip()
         scale = self.scaler.get_scale()
         new = [p for p in self.parameters if p.grad is not None and p not in self.optimizer.state]
         self.scaler.step(self.optimizer)
@@ -205,22 +209,21 @@ class Updater:
 
     def _measure(self) -> list[float] | Tensor:
         """The squared norm of each gradient, whose sum is `grad_square`; on CPU by dot products, a third as dear as norms."""
-        gradients = [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None]
         if self._on_cpu:
             squares = []
-            for gradient in gradients:
-                flat = gradient.view(-1) if gradient.is_contiguous() else _flat(gradient)
-                squares.append(flat.dot(flat).item())
+            for parameter in self.parameters:
+                if (gradient := parameter.grad) is not None:
+                    flat = gradient.view(-1) if gradient.is_contiguous() else _flat(gradient)
+                    squares.append(flat.dot(flat).item())
             self.grad_square = sum(squares)
             return squares
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         on_device = torch.stack(torch._foreach_norm(gradients)).square()
         self.grad_square = on_device.sum()
         return on_device
 
     def _guard(self, squares: list[float] | Tensor, batch: Any, update: int) -> None:
-        """Keep a gradient that is not finite from the weights."""
-        if not self._found_inf and math.isfinite(self.grad_square):
-            return
+        """Keep a gradient that is not finite from the weights: on CUDA the optimizer is told, and looks itself."""
         bad = ~torch.as_tensor(squares).isfinite()
         if not self._found_inf:
             raise NotFiniteError(_story(bad, self._names(), batch.ids, update))
@@ -238,8 +241,6 @@ class Updater:
         return [name for name, p in self.model.named_parameters() if p.grad is not None]
 
     def _clip(self) -> None:
-        if self.clip_gradients is None and self.clip_grad_norm is None and self.clip_grad_value is None:
-            return
         parameters = [p for p in self.parameters if p.grad is not None]
         if self.clip_gradients is not None:
             self.clip_gradients(parameters, self.grad_norm)

@@ -7,7 +7,7 @@ from typing import Any
 from torchlite.callbacks.hooks import Callback
 
 LONG = 5.0  # seconds that numbers on the bar may be old
-MOST_DRAWING = 0.004  # of the time; a slow terminal is drawn on less often
+MOST_DRAWING = 0.002  # of the time; a slow terminal is drawn on less often
 
 
 class ProgressBar(Callback):
