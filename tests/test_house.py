@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LEAVES = {"data", "models", "optim", "tasks", "metrics", "callbacks", "randomness"}
 LOOP = {
     "trainer",
+    "options",
     "update",
+    "evaluation",
     "machine",
     "checkpoint",
     "progress",

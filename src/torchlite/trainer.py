@@ -4,86 +4,28 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from torchlite import progress as progress_state
 from torchlite.checkpoint import Writer, restore_generators
-from torchlite.errors import UserError
+from torchlite.evaluation import evaluate
 from torchlite.metrics import Averages
-from torchlite.optim import WeightAverage, check_averaging
+from torchlite.optim import WeightAverage
+from torchlite.options import TrainerOptions
 from torchlite.progress import Progress
 from torchlite.stopping import StopRequest
 from torchlite.update import Updater
 
 log = logging.getLogger("torchlite")
-Direction = Literal["max", "min"]
-ABOVE_ZERO = (
-    "max_epochs num_threads micro_batch_size clip_grad_norm clip_grad_value lr_reference_batch_size validate_every_epochs "
-    "validate_every_updates smooth_validations save_every_epochs save_every_updates save_every_minutes keep_epochs "
-    "log_every_updates max_minutes limit_train_batches limit_eval_batches"
-)
+LONG = 10.0  # seconds that a stop waits for a validation
 
 
-@dataclass(kw_only=True)
-class Trainer:
-    """The loop and its options; each field is a key of `conf/trainer/default.yaml`, which gives units and legal values."""
-
-    max_epochs: int
-    device: str = "auto"
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "fp32"
-    channels_last: bool | Literal["auto"] = False
-    compile: bool | Literal["auto"] = False
-    fused_optimizer: bool = True
-    activation_checkpointing: bool = False
-    deterministic: bool = True
-    num_threads: int | Literal["auto"] = "auto"
-    micro_batch_size: int | Literal["auto"] | None = None
-    clip_grad_norm: float | None = None
-    clip_grad_value: float | None = None
-    clip_gradients: Callable[..., Any] | None = None
-    lr_reference_batch_size: int | None = None
-    decay_norm_and_bias: bool = False
-    ema_decay: float | None = None
-    swa_start_epoch: int | None = None
-    validate_every_epochs: int = 1
-    validate_every_updates: int | None = None
-    smooth_validations: int = 1
-    save_every_epochs: int | None = None
-    save_every_updates: int | None = None
-    save_every_minutes: float | None = None
-    keep_epochs: int | None = None
-    max_minutes: float | None = None
-    limit_train_batches: int | None = None
-    limit_eval_batches: int | None = None
-    monitor: str = "val/acc1"
-    monitor_mode: Literal["auto", "max", "min"] = "auto"
-    log_every_updates: int = 50
-
-    def __post_init__(self) -> None:
-        for name in ABOVE_ZERO.split():
-            value = getattr(self, name)
-            if isinstance(value, int | float) and not value > 0:
-                raise UserError(f"trainer.{name}={value}: nothing would be trained or done; give a number above 0.")
-        if self.clip_gradients is not None and (self.clip_grad_norm or self.clip_grad_value):
-            raise UserError("trainer.clip_gradients replaces clip_grad_norm and clip_grad_value; set those to null.")
-        check_averaging(self.ema_decay, self.swa_start_epoch, self.max_epochs)
-
-    def check_monitor(self, metrics: dict[str, Direction]) -> None:
-        """Raise UserError unless `monitor` is one of the task's scores, `{"acc1": "max", …}`; fix which direction is better."""
-        directions = {f"val/{name}": better for name, better in metrics.items()}
-        if self.smooth_validations > 1:
-            directions |= {f"{name}_smooth": better for name, better in directions.items()}
-        if self.monitor not in directions:
-            raise UserError(f"trainer.monitor={self.monitor} is not measured; the scores are: {', '.join(directions)}.")
-        better = directions[self.monitor]
-        self.monitor_direction: Direction = better if self.monitor_mode == "auto" else self.monitor_mode
-        self.monitor_is_odd = self.monitor_direction != better
+class Trainer(TrainerOptions):
+    """The loop; what can be set of it is in options.py."""
 
     def updates_per_epoch(self, data: Any) -> int:
         return min(len(data.train), self.limit_train_batches or len(data.train))
@@ -115,6 +57,7 @@ class Trainer:
         )  # fmt: skip
         self.progress, self.epoch_averages, self.lr = Progress(), Averages(), schedule.lr
         self.writer, self._best_is_new, self._saved_at = Writer(self.keep_epochs), False, time.monotonic()
+        self._may_leave = False  # a validation, in the midst of it
         if saved is not None:
             progress_state.restore(self, saved)
         hooks.call("on_fit_begin", self)
@@ -139,6 +82,8 @@ class Trainer:
             self.hooks.call("on_epoch_begin", self)
         self._epoch_started = time.perf_counter() - progress.epoch_seconds
         self._start_clock()
+        if progress.batch:  # stopped in the midst of a validation, maybe
+            self._validate_and_save()
         batches = self.data.train.epoch(progress.epoch, start=progress.batch)
         for batch in itertools.islice(batches, self.updates_per_epoch(self.data) - progress.batch):
             self.hooks.call("on_batch_begin", self, batch)
@@ -147,6 +92,8 @@ class Trainer:
             self._samples += batch.ids.numel()
             if applied:
                 self._after_update(batch)
+        if self._validation_is_due(progress.epoch + 1):
+            self._save_before_validation()
         self._collect()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         self.schedule.after_epoch()
@@ -154,14 +101,14 @@ class Trainer:
             self.average.after_epoch(progress.epoch - 1)
         line = {f"train/{name}": mean for name, mean in self.epoch_averages.means().items()}
         self.epoch_averages.reset()
-        if self._validation_is_due():
+        if self._validation_is_due(progress.epoch):
             line |= self.validate()
         line["seconds/epoch"] = time.perf_counter() - self._epoch_started
         if progress.update % self.log_every_updates:  # else the update's own line has it
             line["lr"] = self.lr
         self.write_line(line)
         self.hooks.call("on_epoch_end", self)
-        if self._validation_is_due():  # a callback has just made it the last
+        if self._validation_is_due(progress.epoch):  # a callback has just made it the last
             self.write_line(self.validate())
         progress.seconds, progress.epoch_seconds = progress.seconds + line["seconds/epoch"], 0.0
         self.save()
@@ -179,8 +126,15 @@ class Trainer:
         self.hooks.call("on_batch_end", self, batch)
         if progress.update % self.log_every_updates == 0:
             self.log_update()
+        self._validate_and_save()
+
+    def _validate_and_save(self) -> None:
+        """Within an epoch, what is due of that after an update; a stop, if one was asked."""
+        progress = self.progress
         # An epoch's last update is validated at its end, when SWA has averaged
-        if self._is_due_by_updates() and progress.batch < self.updates_per_epoch(self.data):
+        within = progress.batch < self.updates_per_epoch(self.data)
+        if self._is_due_by_updates() and within and progress.last.get("update") != progress.update:
+            self._save_before_validation()
             self.write_line(self.validate())
             self._start_clock()
         saved = self._best_is_new or self._save_is_due()
@@ -195,21 +149,32 @@ class Trainer:
         """The network that is scored and kept as best: the averaged weights when there are any, else the model."""
         return self.model if self.average is None else self.average.module
 
-    def _validation_is_due(self) -> bool:
+    def _validation_is_due(self, epochs: int) -> bool:
+        """At the end of an epoch, by which so many are over."""
         progress = self.progress
-        last = progress.epoch == self.max_epochs or progress.stop_reason is not None
-        due = last or progress.epoch % self.validate_every_epochs == 0 or self._is_due_by_updates()
+        last = epochs == self.max_epochs or progress.stop_reason is not None
+        due = last or epochs % self.validate_every_epochs == 0 or self._is_due_by_updates()
         return self.data.val is not None and due and progress.last.get("update") != progress.update
 
     def _is_due_by_updates(self) -> bool:
         every = self.validate_every_updates
         return every is not None and self.progress.update % every == 0 and self.data.val is not None
 
+    def _save_before_validation(self) -> None:
+        """Save, where a validation may take long: a stop need not wait for it then, and a resumed run begins with it."""
+        train, val, seconds = self.data.train, self.data.val, time.perf_counter() - self._epoch_started
+        per_sample = seconds / self.progress.batch * len(train) / train.num_samples  # of training, which takes longer
+        self._may_leave = per_sample * val.num_samples > LONG
+        if self._may_leave:
+            self.save()
+            self._stop_if_asked(saved=True)
+
     def validate(self) -> dict[str, float]:
         """Score the validation part, tell schedule and callbacks, note whether the weights are the best so far."""
         progress = self.progress
         self.hooks.call("on_validation_begin", self)
         scores = self.evaluate(self.data.val, "val")
+        self._may_leave = False
         if self.smooth_validations > 1:
             progress.recent = [*progress.recent, dict(scores)][-self.smooth_validations :]
             scores |= {f"{n}_smooth": sum(r[n] for r in progress.recent) / len(progress.recent) for n in list(scores)}
@@ -226,17 +191,13 @@ class Trainer:
 
     def evaluate(self, batches: Any, part: str, model: nn.Module | None = None) -> dict[str, float]:
         """Means over every sample of a part, of the scored model or another: `{"val/loss": …, "val/acc1": …}`."""
-        scored, averages = model or self.scored_model, Averages()
-        was_training = scored.training
-        scored.eval()
-        with torch.no_grad(), self.updater.autocast():
-            for batch in itertools.islice(batches.epoch(0), self.limit_eval_batches):
-                values = self.task.evaluation_step(scored, batch)
-                if any(value.shape != batch.ids.shape for value in values.values()):
-                    raise UserError(f"{type(self.task).__name__}.evaluation_step has to give one number a sample, [B].")
-                averages.add(values)
-        scored.train(was_training)
-        return {f"{part}/{name}": mean for name, mean in averages.means().items()}
+        scored, autocast = model or self.scored_model, self.updater.autocast()
+        means = evaluate(scored, self.task, batches, autocast, self.limit_eval_batches, self._leave_if_asked)
+        return {f"{part}/{name}": mean for name, mean in means.items()}
+
+    def _leave_if_asked(self) -> None:
+        if self._may_leave:
+            self._stop_if_asked(saved=True)
 
     # Checkpoints and stops
 

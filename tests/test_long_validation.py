@@ -1,0 +1,55 @@
+"""A stop in the midst of a validation that takes long."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Typed
+from tests.runs import BASE, assert_same_run, result, state, the_run
+from tests.test_stopping import signal_at
+
+STEP = "torchlite.tasks.Classification.evaluation_step"
+WORDS = (*BASE, "trainer.validate_every_updates=5", "trainer.ema_decay=0.9", "callbacks=early_stopping",
+         "scheduler=plateau", "data.eval_batch_size=100", "model.dropout=0.2", "trainer.save_every_updates=7")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "update", "epoch"),
+    [(2, 5, 0), (7, 15, 0), (10, 17, 0), (12, 17, 0), (23, 34, 1), (38, 51, 2)],
+    ids=[
+        "within an epoch",
+        "its first batch",
+        "an epoch's end",
+        "the last batch",
+        "a later epoch's",
+        "the last epoch's",
+    ],
+)
+def test_a_stop_need_not_wait_for_it_and_a_resumed_run_begins_with_it(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int, update: int, epoch: int
+) -> None:
+    """Of three batches each: at every fifth update, and at the end of each epoch of 17."""
+    assert typed(*WORDS, "name=straight").code == 0
+    straight = the_run(shutil.move(tmp_path / "outputs" / "straight", tmp_path / "straight"))
+
+    monkeypatch.setattr("torchlite.trainer.LONG", 0.0)
+    with signal_at(STEP, signal.SIGTERM, call=call):
+        done = typed(*WORDS, "name=cut")
+    assert done.code == 143, done.text
+    run = the_run(tmp_path / "outputs" / "cut")
+    progress = state(run)["progress"]
+    assert (progress["update"], progress["epoch"]) == (update, epoch) and progress["last"].get("update") != update
+    assert result(run)["status"] == "stopped"
+
+    done = typed(*WORDS, "name=cut", "resume=auto")
+    assert done.code == 0, done.text
+    assert_same_run(straight, run)
+
+
+def test_a_stop_waits_for_a_short_one(typed: Typed, tmp_path: Path) -> None:
+    with signal_at(STEP, signal.SIGTERM, call=2):
+        assert typed(*WORDS, "name=cut").code == 143
+    progress = state(the_run(tmp_path / "outputs"))["progress"]
+    assert progress["update"] == progress["last"]["update"] == 5
