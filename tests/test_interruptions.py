@@ -16,6 +16,7 @@ import torch
 
 from tests.conftest import ROOT, Typed
 from tests.runs import BASE, assert_same_run, result, state, the_run
+from tests.test_stopping import signal_at
 
 
 def killed_at_random(words: list[str], cwd: Path, seconds: float) -> None:
@@ -72,6 +73,36 @@ def test_killed_at_random_moments_equals_straight(typed: Typed, tmp_path: Path, 
     assert_same_run(straight, run)
     left = {path.name.removeprefix(".").removesuffix(".partial") for path in (run / "checkpoints").iterdir()}
     assert left <= {"last.pt", "best.pt", "previous.pt", "best.safetensors"}
+
+
+SAVING = {  # what is called in a save, in the checkpoint's thread, and which call of a run is the kill's
+    "nothing written yet": ("torch.save", 8),
+    "written, not on disk": ("os.fsync", 20),
+    "on disk, the one before not kept": ("torchlite.checkpoint._keep", 3),
+    "the one before kept, not renamed": ("os.replace", 17),
+    "renamed, not on disk": ("torchlite.checkpoint._sync_directory", 5),
+    "last.pt there, best.pt not": ("torchlite.checkpoint.Writer._drop_old", 6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", SAVING)
+def test_killed_within_a_save_equals_straight(typed: Typed, tmp_path: Path, place: str) -> None:
+    """E01, at each step of it."""
+    words = [*BASE, "trainer.save_every_updates=2"]
+    assert typed(*words, "name=straight").code == 0
+    straight = the_run(shutil.move(tmp_path / "outputs" / "straight", tmp_path / "straight"))
+    step, call = SAVING[place]
+    child = os.fork()
+    if child == 0:
+        with signal_at(step, signal.SIGKILL, call, thread="checkpoint writer"):
+            typed(*words, "name=cut")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    run = the_run(tmp_path / "outputs" / "cut")
+    assert result(run)["status"] == "running"
+    assert typed(*words, "name=cut", "resume=auto").code == 0
+    assert_same_run(straight, run)
 
 
 # Signals

@@ -162,3 +162,32 @@ def test_whoever_meets_the_full_disk_the_run_says_how_it_goes_on(typed: Typed, t
     assert result(run)["failure"]["goes_on"]
     assert typed(*words, f"resume={run}").code == 0
     assert result(run)["status"] == "finished"
+
+
+@pytest.mark.parametrize("model", ["resnet18", "timm"])
+def test_a_run_goes_on_without_a_network_to_have_pretrained_weights_from(
+    stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    """The checkpoint has the weights, so those that training began with are not needed again."""
+    import timm
+    import torchvision
+
+    published = {
+        "resnet18": torchvision.models.resnet18().state_dict(),
+        "timm": timm.create_model("test_resnet").state_dict(),
+    }[model]
+    words = [f"model={model}", "model.pretrained=true", "trainer.max_epochs=1", "trainer.num_threads=1", "name=n"]
+    words += ["model.model_name=test_resnet"] if model == "timm" else []
+    reached = []
+
+    def download(*args: object, **options: object) -> object:
+        reached.append(args)
+        if len(reached) > 1:
+            raise OSError("no route to host")
+        return published
+
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", download)
+    assert stopped(3, *words).code == 143
+    done = stopped(99, *words, "resume=auto")
+    assert done.code == 0 and len(reached) == 2, done.text

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +35,9 @@ PLACES = {
 
 
 @contextmanager
-def signal_at(place: str, number: int, call: int = 1) -> Iterator[None]:
-    """This process gets the signal when what stands at `place` is called; an evaluation only counts if it is the test's."""
+def signal_at(place: str, number: int, call: int = 1, thread: str = "") -> Iterator[None]:
+    """This process gets the signal when what stands at `place` is called, in a thread of this name where one is given; an
+    evaluation only counts if it is the test's."""
     home, _, name = place.rpartition(".")
     calls = 0
     with pytest.MonkeyPatch.context() as patched:
@@ -44,7 +46,7 @@ def signal_at(place: str, number: int, call: int = 1) -> Iterator[None]:
 
         def signalled(*args: Any, **options: Any) -> Any:
             nonlocal calls
-            if name != "evaluate" or args[2] == "test":
+            if (name != "evaluate" or args[2] == "test") and thread in ("", threading.current_thread().name):
                 calls += 1
                 if calls == call:
                     os.kill(os.getpid(), number)

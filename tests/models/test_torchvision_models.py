@@ -5,6 +5,7 @@ import torch
 import torchvision.models
 from torch import nn
 
+from torchlite import build
 from torchlite.errors import UserError
 from torchlite.models import resnet18, torchvision_model
 from torchlite.models.surgery import replace_head, replace_input
@@ -77,8 +78,9 @@ def test_weights_that_cannot_be_downloaded_are_the_users_to_mend(monkeypatch: py
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", unreachable)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", unreachable)
-    with pytest.raises(UserError, match=r"no route to host.*model\.pretrained=false"):
-        resnet18(num_classes=2, in_chans=3, pretrained=True)
+    node = {"_target_": "torchlite.models.resnet18", "num_classes": 2, "in_chans": 3, "pretrained": True}
+    with pytest.raises(UserError, match=r"no route to host[^$]*model\.pretrained=false"):
+        build.model(node)
 
 
 @pytest.mark.parametrize("in_chans", [1, 4])

@@ -23,7 +23,8 @@ def torchvision_model(model_name: str, num_classes: int, in_chans: int, pretrain
     spread over the channels.
 
     Raises:
-        UserError: no network of that name (the message has the closest), or its weights cannot be had.
+        UserError: no network of that name; the message has the closest.
+        OSError: its weights cannot be had.
     """
     import torchvision.models
 
@@ -39,7 +40,7 @@ def torchvision_model(model_name: str, num_classes: int, in_chans: int, pretrain
         options["aux_logits"] = False
         if not pretrained:
             options["init_weights"] = True  # torchvision warns when it is not said
-    model = _build(model_name, pretrained, **options)
+    model = torchvision.models.get_model(model_name, weights="DEFAULT" if pretrained else None, **options)
     if getattr(model, "transform_input", False) and in_chans != 3:
         model.transform_input = False  # a change of RGB statistics that only three channels have
     replace_input(model, in_chans, keep_weights=pretrained)
@@ -60,11 +61,15 @@ def resnet18(
     ends as a 4 x 4 map and not as one pixel. Source: He et al., "Deep Residual Learning for Image Recognition", 2016.
 
     Raises:
-        UserError: `pretrained` with a norm other than `batch`, or the weights cannot be had.
+        UserError: `pretrained` with a norm other than `batch`.
+        OSError: the weights cannot be had.
     """
+    import torchvision.models
+
     if pretrained and norm != "batch":
         raise UserError(f"model.norm={norm} has no pretrained weights: set model.norm=batch or model.pretrained=false")
-    model = _build("resnet18", pretrained, norm_layer=partial(norm_2d, norm))
+    weights = "DEFAULT" if pretrained else None
+    model = torchvision.models.resnet18(weights=weights, norm_layer=partial(norm_2d, norm))
     if small_images:
         model.conv1 = nn.Conv2d(in_chans, 64, kernel_size=3, padding=1, bias=False)
         model.maxpool = nn.Identity()
@@ -76,18 +81,3 @@ def resnet18(
         initialize(model)
         initialize_head(model.fc)
     return model
-
-
-def _build(model_name: str, pretrained: bool, **options: Any) -> Any:
-    import torchvision.models
-
-    weights = "DEFAULT" if pretrained else None
-    try:
-        return torchvision.models.get_model(model_name, weights=weights, **options)
-    except OSError as error:  # no network, no space, no permission
-        if not pretrained:
-            raise
-        raise UserError(
-            f"the pretrained weights of {model_name} cannot be downloaded ({error}): "
-            "connect to the network, or set model.pretrained=false"
-        ) from error
