@@ -1,4 +1,4 @@
-"""What one update costs in other trainers, beside the same bare loop: pip install 'torchlite[bench]'.
+"""What one update costs in other trainers, beside the same bare loop: pip install -e '.[bench]'.
 
 python -m benchmarks.peers [ROUNDS]
 
@@ -160,7 +160,7 @@ def main(rounds: int = 5) -> None:
         try:
             pairs = interleave(run, lambda: bare_cost(data, NUM_EPOCHS), rounds)
         except ImportError as error:
-            print(f"{what}: {error}; pip install 'torchlite[bench]'", flush=True)
+            print(f"{what}: {error}; pip install -e '.[bench]'", flush=True)
             continue
         print(compared(what, pairs, "µs", 0).replace("torchlite", "it"), flush=True)
 

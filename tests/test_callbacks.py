@@ -115,6 +115,8 @@ def test_the_bar_shows_numbers_from_the_first_update_on(monkeypatch: pytest.Monk
     refresh = bar.bar.refresh
     monkeypatch.setattr(bar.bar, "refresh", lambda: (refresh(), now.__setitem__(0, now[0] + 0.01)))
     assert drawn_after(1.0) and not drawn_after(4.9) and drawn_after(0.2), "10 ms a drawing: one in 5 s"
+    monkeypatch.setattr(bar.bar, "refresh", lambda: (refresh(), now.__setitem__(0, now[0] + 10.0)))
+    assert drawn_after(5.1) and not drawn_after(19.9) and drawn_after(0.2), "10 s in which nobody read: half a minute"
     bar.close()
     quiet = ProgressBar()
     quiet.on_fit_begin(SimpleNamespace(record=SimpleNamespace(console=Console(file=io.StringIO()))))

@@ -193,6 +193,16 @@ def test_old_numbered_checkpoints_are_dropped(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0004.pt", "epoch-0005.pt"]
 
 
+def test_a_run_that_went_back_keeps_what_it_writes(tmp_path: Path) -> None:
+    for later in (9, 10):
+        checkpoint.save(tmp_path / f"epoch-{later:04d}.pt", some_state(later))
+    writer = checkpoint.Writer(keep_epochs=2)
+    for epoch in (4, 5, 6):
+        writer.save({tmp_path / f"epoch-{epoch:04d}.pt": some_state(epoch)})
+    writer.wait()
+    assert [int(path.stem[-4:]) for path in checkpoint.numbered(tmp_path)] == [5, 6, 9, 10]
+
+
 def test_numbered_checkpoints_of_a_run(typed: Typed, tmp_path: Path) -> None:
     words = ["model=mlp", "trainer.max_epochs=6", "trainer.save_every_epochs=2", "trainer.keep_epochs=2"]
     assert typed(*words).code == 0

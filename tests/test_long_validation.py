@@ -48,6 +48,22 @@ def test_a_stop_need_not_wait_for_it_and_a_resumed_run_begins_with_it(
     assert_same_run(straight, run)
 
 
+def test_one_longer_than_the_time_limit_is_not_begun_for_ever(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchlite.trainer.LONG", 0.0)
+    words = [*WORDS, "trainer.max_epochs=1", "name=cut", "resume=auto"]
+    with signal_at(STEP, signal.SIGTERM, call=2):
+        assert typed(*words).code == 143
+    run = the_run(tmp_path / "outputs")
+    for _ in range(40):
+        done = typed(*words, "trainer.max_minutes=0.00001")
+        if done.code == 0:
+            break
+        assert done.code == 75, done.text
+    assert result(run)["status"] == "finished"
+
+
 def test_a_stop_waits_for_a_short_one(typed: Typed, tmp_path: Path) -> None:
     with signal_at(STEP, signal.SIGTERM, call=2):
         assert typed(*WORDS, "name=cut").code == 143

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchlite.metrics import MOST_DEFERRED, MOST_NUMBERS, Averages, Deferred, deferred, topk_correct
+from torchlite.metrics import MOST_DEFERRED, MOST_NUMBERS, Averages, Deferred, deferred, lasting, topk_correct
 
 
 def test_the_last_small_batch_weighs_what_it_holds() -> None:
@@ -104,6 +104,24 @@ def test_a_metric_that_changes_after_its_update_was_counted_as_it_was() -> None:
     parameter.fill_(3.0)
     averages.add({"temperature": parameter.expand(4)})
     assert averages.means() == {"temperature": 2.0}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_of_half_precision_are_added_in_full(dtype: torch.dtype) -> None:
+    averages, values = Averages(), torch.full((1000,), 100.25, dtype=dtype)
+    averages.add({"loss": values, "waited": deferred(torch.Tensor.detach, values)})
+    assert set(averages.means().values()) == {values[0].item()}
+
+
+def test_what_may_change_is_copied_and_what_is_a_models_own_is_not() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    for shown in (weight, weight.expand(2, 3), weight[:2]):
+        kept = lasting(shown)
+        with torch.no_grad():
+            weight.mul_(2.0)
+        assert not kept.requires_grad and not torch.equal(kept, shown)
+    computed = weight * 2
+    assert lasting(computed).data_ptr() == computed.data_ptr()
 
 
 def test_topk() -> None:

@@ -67,6 +67,16 @@ def test_frozen_norms_stay_in_evaluation_mode_and_wake() -> None:
     assert not model[1].training
 
 
+def test_what_the_model_has_fixed_itself_stays_so() -> None:
+    model, callback = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), Freeze(["*"], until_epoch=1)
+    model[0].bias.requires_grad_(False)
+    trainer = frozen(model, callback)
+    assert not any(p.requires_grad for p in model.parameters())
+    trainer.progress.epoch = 1
+    callback.on_epoch_begin(trainer)
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["0.bias"]
+
+
 def test_a_loss_weight_follows_its_points() -> None:
     callback = LossWeights("penalty", {2: 1.0, 4: 3.0})
     assert [callback.value(epoch) for epoch in range(6)] == [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]

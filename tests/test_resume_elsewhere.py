@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Typed
-from tests.runs import BASE, result, the_run
+from tests.runs import BASE, result, state, the_run
+from torchlite import checkpoint
 
 
 def test_other_data_is_refused(typed: Typed, tmp_path: Path) -> None:
@@ -191,3 +192,28 @@ def test_a_run_goes_on_without_a_network_to_have_pretrained_weights_from(
     assert stopped(3, *words).code == 143
     done = stopped(99, *words, "resume=auto")
     assert done.code == 0 and len(reached) == 2, done.text
+
+
+def test_the_optimizers_kernel_is_this_devices(stopped: Typed, tmp_path: Path) -> None:
+    """A checkpoint from a device without fused optimizers goes on where there are some, and looks for bad updates itself."""
+    assert stopped(10, *BASE).code == 143
+    run = the_run(tmp_path / "outputs")
+    saved = checkpoint.load(run / "checkpoints" / "last.pt")
+    for group in saved["optimizer"]["param_groups"]:
+        assert group["fused"] is True
+        group["fused"] = None
+    checkpoint.save(run / "checkpoints" / "last.pt", saved)
+    assert stopped(99, *BASE, "resume=auto").code == 0
+    assert [group["fused"] for group in state(run)["optimizer"]["param_groups"]] == [True, True]
+
+
+def test_a_run_that_goes_back_leaves_no_later_state_to_fall_back_on(
+    stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*BASE, "trainer.save_every_epochs=1"]
+    assert stopped(40, *words).code == 143
+    run = the_run(tmp_path / "outputs")
+    assert state(run, "previous")["progress"]["update"] == 34
+    monkeypatch.setattr("torchlite.update.Updater.apply", lambda *_: 1 / 0)
+    assert stopped(99, *words, f"resume={run}/checkpoints/epoch-0001.pt").code == 1
+    assert state(run)["progress"]["update"] == 17 and not (run / "checkpoints" / "previous.pt").exists()

@@ -231,6 +231,29 @@ def test_a_copy_of_a_recomputing_network_uses_its_own_weights() -> None:
     assert int(network.state_dict()["features.0.1.num_batches_tracked"]) == 0
 
 
+def test_losses_of_half_precision_are_added_in_full() -> None:
+    class Half(Classification):
+        def training_step(self, model: nn.Module, batch: Any) -> Step:
+            return Step(model(batch.images).bfloat16()[:, 0] + 100)
+
+    one = updater(task=Half(3), model=nn.Linear(6, 3))
+    losses = (one.model(batch(200).images).bfloat16()[:, 0] + 100).float()
+    one.apply(batch(200), 1)
+    assert one.loss_sum.item() == losses.sum().item() and one.averages.means()["loss"] == losses.sum().item() / 200
+
+
+def test_no_loss_before_the_first_update() -> None:
+    assert updater().loss_sum.item() == 0.0
+
+
+def test_only_optimizers_that_look_themselves_are_left_to_it() -> None:
+    """One of somebody's own that has `fused` in its defaults would apply a bad update."""
+    parameters = [nn.Parameter(torch.zeros(1))]
+    for fused in (True, False):
+        own = torch.optim.SGD(parameters, fused=fused)
+        assert Updater(nn.Linear(1, 1), None, None, own, torch.device("cuda"))._found_inf == fused  # type: ignore[arg-type]
+
+
 def test_one_sample_left_for_a_batch_norm() -> None:
     """H13: with drop_last a last batch of one cannot come; without, the message says what to do."""
     network = SmallCNN(3, 1, widths=[4])

@@ -170,7 +170,9 @@ class Writer:
 
     def _drop_old(self, path: Path) -> None:
         if self.keep_epochs is not None and path.name.startswith("epoch-"):
-            for old in numbered(path.parent)[: -self.keep_epochs]:
+            kept = numbered(path.parent)
+            # Not those of later epochs, which a run that went back has left there
+            for old in kept[: max(0, kept.index(path) + 1 - self.keep_epochs)]:
                 old.unlink()
 
     def wait(self) -> None:

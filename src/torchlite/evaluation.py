@@ -29,9 +29,10 @@ def evaluate(
     """
     averages, was_training = Averages(), model.training
     model.eval()
-    with torch.no_grad(), autocast:
+    with torch.no_grad():
         for batch in itertools.islice(batches.epoch(0), limit_batches):
-            values = task.evaluation_step(model, batch)
+            with autocast:  # which the preprocessing, between batches, is none of
+                values = task.evaluation_step(model, batch)
             if any(value.shape != batch.ids.shape for value in values.values()):
                 raise UserError(f"{type(task).__name__}.evaluation_step has to give one number a sample, [B].")
             averages.add(values)

@@ -92,7 +92,8 @@ def choose_formats(
 def computes_in_bf16(device: torch.device) -> bool:
     """Whether the device has instructions for bf16; without them it takes many times as long as fp32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        with torch.cuda.device(device):
+            return torch.cuda.is_bf16_supported(including_emulation=False)
     return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
@@ -106,4 +107,6 @@ def keep_freed_memory() -> bool:
     libc = ctypes.CDLL(None)
     trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
     largest = (1 << 31) - 1
-    return bool(libc.mallopt(trim_threshold, largest) and libc.mallopt(mmap_threshold, 1 << 30))
+    # Either alone ends glibc's own adapting of both, so the second follows only what an older glibc took of the first
+    kept = libc.mallopt(mmap_threshold, 1 << 30) or libc.mallopt(mmap_threshold, 1 << 25)
+    return bool(kept and libc.mallopt(trim_threshold, largest))

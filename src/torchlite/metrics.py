@@ -16,6 +16,17 @@ MOST_DEFERRED = 64  # batches whose metrics wait to be computed
 MOST_NUMBERS = 1 << 15
 
 
+def lasting(values: Tensor) -> Tensor:
+    """The values without gradient, as they are now: an optimizer changes a parameter, and what shows one, in place."""
+    kept = values.detach()
+    return kept.clone() if values.is_leaf or values._base is not None else kept
+
+
+def in_full(values: Tensor) -> Tensor:
+    """The values in float32 where they have half that precision, in which sums keep no more than three digits."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+
+
 def topk_correct(logits: Tensor, targets: Tensor, k: int = 1) -> Tensor:
     """True where the target is among the k highest logits.
 
@@ -47,7 +58,7 @@ def deferred(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor | Defe
 
     Args:
         function: gives one number for each sample of `tensors`, whatever other samples are with it.
-        tensors: [B, …] each, without gradient; nothing may change them afterwards.
+        tensors: [B, …] each, which nothing may change afterwards; of what a model gives, its `lasting`.
     """
     if tensors[0].is_cpu and tensors[0].numel() <= MOST_NUMBERS:
         return Deferred(function, tensors)
@@ -78,7 +89,7 @@ class Averages:
             else:
                 if name in self._deferred:  # sums of floats are added in the order of their batches
                     self._compute()
-                self._add_sums(name, value.detach().sum(), value.numel())
+                self._add_sums(name, in_full(value.detach()).sum(), value.numel())
 
     def _add_sums(self, name: str, sums: Tensor, count: int) -> None:
         """Count in `count` samples of a batch, whose values add up to a scalar, or of k batches, [k]."""
@@ -120,7 +131,7 @@ class Averages:
         deferred, self._deferred = self._deferred, {}
         for name, waiting in deferred.items():
             for numbers in _computed(waiting):
-                self._add_sums(name, numbers.sum(dim=1), numbers.numel())
+                self._add_sums(name, in_full(numbers).sum(dim=1), numbers.numel())
 
     def _read(self) -> None:
         self._compute()

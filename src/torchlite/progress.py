@@ -95,6 +95,9 @@ def restore(trainer: Any, saved: dict[str, Any]) -> None:
     try:
         trainer.model.load_state_dict(saved["model"])
         trainer.optimizer.load_state_dict(saved["optimizer"])
+        for group in trainer.optimizer.param_groups:  # of this device, not of the one before
+            if "fused" in group:
+                group["fused"] = trainer.optimizer.defaults["fused"]
         trainer.schedule.load_state_dict(saved["schedule"])
         trainer.updater.scaler.load_state_dict(saved["scaler"])
         if trainer.average is not None:
@@ -126,7 +129,7 @@ def _mend_best(trainer: Any) -> None:
     except UserError:
         scores = None
     there = scores.get("update", -1) if isinstance(scores, dict) else -1
-    if there > progress.update:  # a deterministic run will come to it again, and the first of equals stays
+    if there >= progress.update:  # a deterministic run will come to it again, and the first of equals stays
         progress.best = scores
         return
     if not progress.best or there == progress.best["update"]:

@@ -94,6 +94,8 @@ def _run(composed: Composed) -> float | None:
             rec.seconds_before = saved["progress"]["seconds"] + saved["progress"]["epoch_seconds"]
             # The run stands here now, also where an older file was named
             checkpoint.save(rec.checkpoint("last"), saved)
+            if file is not None:
+                rec.checkpoint("previous").unlink(missing_ok=True)
         chosen = facts["choices"] if saved and facts else None
         refused = resume.forgotten_if_refused(directory, forget=is_new)
         with refused, rec.open(*lines_kept(saved)), resume.way_on(Path(_shown(directory)), composed):

@@ -143,6 +143,10 @@ class StopRequest:
         if self._first.signal is not None:
             raise self._first.stopped()
 
+    @property
+    def is_signalled(self) -> bool:
+        return self._first.signal is not None
+
     def check(self) -> Stopped | None:
         """The reason to stop now, or None."""
         if self._first.signal is not None:

@@ -60,6 +60,7 @@ class Trainer(TrainerOptions):
         self._may_leave = False  # a validation, in the midst of it
         if saved is not None:
             progress_state.restore(self, saved)
+        self._began_at = self.progress.update
         hooks.call("on_fit_begin", self)
         if saved is not None:  # whatever a callback has drawn
             restore_generators(saved["generators"])
@@ -82,8 +83,8 @@ class Trainer(TrainerOptions):
             self.hooks.call("on_epoch_begin", self)
         self._epoch_started = time.perf_counter() - progress.epoch_seconds
         self._start_clock()
-        if progress.batch:  # stopped in the midst of a validation, maybe
-            self._validate_and_save()
+        if progress.batch and self._validate_within_epoch():  # it was stopped in the midst of that
+            self.save()
         batches = self.data.train.epoch(progress.epoch, start=progress.batch)
         for batch in itertools.islice(batches, self.updates_per_epoch(self.data) - progress.batch):
             self.hooks.call("on_batch_begin", self, batch)
@@ -126,23 +127,24 @@ class Trainer(TrainerOptions):
         self.hooks.call("on_batch_end", self, batch)
         if progress.update % self.log_every_updates == 0:
             self.log_update()
-        self._validate_and_save()
-
-    def _validate_and_save(self) -> None:
-        """Within an epoch, what is due of that after an update; a stop, if one was asked."""
-        progress = self.progress
-        # An epoch's last update is validated at its end, when SWA has averaged
-        within = progress.batch < self.updates_per_epoch(self.data)
-        if self._is_due_by_updates() and within and progress.last.get("update") != progress.update:
-            self._save_before_validation()
-            self.write_line(self.validate())
-            self._start_clock()
+        self._validate_within_epoch()
         saved = self._best_is_new or self._save_is_due()
         if saved:
             self.save()
         self._stop_if_asked(saved)
 
     # Validation
+
+    def _validate_within_epoch(self) -> bool:
+        """Validate if it is due after so many updates; an epoch's last is validated at its end, when SWA has averaged."""
+        progress = self.progress
+        within = progress.batch < self.updates_per_epoch(self.data)
+        is_due = self._is_due_by_updates() and within and progress.last.get("update") != progress.update
+        if is_due:
+            self._save_before_validation()
+            self.write_line(self.validate())
+            self._start_clock()
+        return is_due
 
     @property
     def scored_model(self) -> nn.Module:
@@ -154,7 +156,8 @@ class Trainer(TrainerOptions):
         progress = self.progress
         last = epochs == self.max_epochs or progress.stop_reason is not None
         due = last or epochs % self.validate_every_epochs == 0 or self._is_due_by_updates()
-        return self.data.val is not None and due and progress.last.get("update") != progress.update
+        scored = progress.last.get("update") == progress.update and progress.last.get("epoch") == epochs
+        return self.data.val is not None and due and not scored
 
     def _is_due_by_updates(self) -> bool:
         every = self.validate_every_updates
@@ -167,11 +170,12 @@ class Trainer(TrainerOptions):
         self._may_leave = per_sample * val.num_samples > LONG
         if self._may_leave:
             self.save()
-            self._stop_if_asked(saved=True)
+            self._leave_if_asked()
 
     def validate(self) -> dict[str, float]:
         """Score the validation part, tell schedule and callbacks, note whether the weights are the best so far."""
         progress = self.progress
+        self.updater.look()
         self.hooks.call("on_validation_begin", self)
         scores = self.evaluate(self.data.val, "val")
         self._may_leave = False
@@ -196,7 +200,8 @@ class Trainer(TrainerOptions):
         return {f"{part}/{name}": mean for name, mean in means.items()}
 
     def _leave_if_asked(self) -> None:
-        if self._may_leave:
+        # One that takes longer than max_minutes would begin anew for ever, were it left before any update
+        if self._may_leave and (self.progress.update > self._began_at or self.stop_request.is_signalled):
             self._stop_if_asked(saved=True)
 
     # Checkpoints and stops

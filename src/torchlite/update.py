@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import Averages, deferred
+from torchlite.metrics import Averages, deferred, in_full, lasting
 from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
@@ -82,7 +82,7 @@ class Updater:
         self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
         self.skipped = 0  # updates that fp16's scaler did not apply
         # A fused optimizer leaves out a bad update by itself, so a GPU need not be waited for to know
-        self._found_inf = device.type == "cuda" and bool(optimizer.defaults.get("fused"))
+        self._found_inf = device.type == "cuda" and getattr(optimizer, "_step_supports_amp_scaling", False)
         # There: flags, names, ids and number of the updates since the last look
         self._pending: list[tuple[Tensor, list[str], Tensor, int]] = []
 
@@ -170,12 +170,10 @@ class Updater:
                 raise UserError(
                     f"{type(self.task).__name__}.training_step: the metric {name} has to be [B], one a sample."
                 )
-        losses = step.losses
+        losses = in_full(step.losses)
         scaled = self.scaler.scale(losses) if self.precision == "fp16" else losses
         scaled.backward(_share(losses.numel(), window, losses.dtype, self.device))
-        # A view, or a parameter itself, changes with the weights
-        lasting = losses._base is None and not losses.is_leaf
-        return losses.detach() if lasting else losses.detach().clone(), step.metrics
+        return lasting(losses), step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -197,8 +195,9 @@ class Updater:
 
     @property
     def loss_sum(self) -> Tensor:
-        """The losses of the latest update added up; a scalar on the device."""
-        return torch.stack([losses.sum() for losses in self._losses]).sum()
+        """The losses of the latest update added up, 0 before the first; a scalar on the device."""
+        sums = [losses.sum() for losses in self._losses] or [torch.zeros((), device=self.device)]
+        return torch.stack(sums).sum()
 
     # Gradients
 

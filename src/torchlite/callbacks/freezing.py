@@ -26,6 +26,7 @@ class Freeze(Callback):
     def __init__(self, patterns: Sequence[str], until_epoch: int | None = None) -> None:
         self.patterns = list(patterns)
         self.until_epoch = until_epoch
+        self._taken: set[str] = set()  # of the matches, those that the model had not fixed itself
 
     def on_fit_begin(self, trainer: Any) -> None:
         names = [name for name, _ in trainer.model.named_parameters() if self._matches(name)]
@@ -33,6 +34,8 @@ class Freeze(Callback):
             some = ", ".join(name for name, _ in list(trainer.model.named_parameters())[:5])
             raise UserError(f"callbacks: no parameter matches {self.patterns}; the model has {some}, …")
         if self.until_epoch is None or trainer.progress.epoch < self.until_epoch:
+            parameters = trainer.model.named_parameters()
+            self._taken = {name for name, p in parameters if p.requires_grad and self._matches(name)}
             self._set(trainer.model, frozen=True)
             log.info(f"frozen: {len(names)} tensors" + self._until())
 
@@ -50,7 +53,7 @@ class Freeze(Callback):
 
     def _set(self, model: nn.Module, frozen: bool) -> None:
         for name, parameter in model.named_parameters():
-            if self._matches(name):
+            if name in self._taken:
                 parameter.requires_grad_(not frozen)
                 parameter.grad = None
         for name, module in model.named_modules():

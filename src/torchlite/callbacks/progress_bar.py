@@ -8,6 +8,7 @@ from torchlite.callbacks.hooks import Callback
 
 LONG = 5.0  # seconds that numbers on the bar may be old
 MOST_DRAWING = 0.002  # of the time; a slow terminal is drawn on less often
+LONGEST_PAUSE = 30.0  # seconds
 
 
 class ProgressBar(Callback):
@@ -52,9 +53,11 @@ class ProgressBar(Callback):
         speed = "" if self._drawn < 0 else f"  {self._images / (now - self._drawn):,.0f} images/s"
         self._drawn, self._images = now, 0
         epoch = f"epoch {trainer.progress.epoch + 1}/{trainer.max_epochs}"
+        began = time.monotonic()
         self.bar.update(self.task, completed=trainer.progress.update, description=epoch, numbers=self._numbers + speed)
         self.bar.refresh()
-        self._due = now + max(self.refresh_seconds, (time.monotonic() - now) / MOST_DRAWING)
+        pause = min((time.monotonic() - began) / MOST_DRAWING, LONGEST_PAUSE)
+        self._due = now + max(self.refresh_seconds, pause)
 
     def on_validation_end(self, trainer: Any, scores: dict[str, float]) -> None:
         self._drawn, self._due, self._images = -math.inf, -math.inf, 0  # its seconds are not the training's

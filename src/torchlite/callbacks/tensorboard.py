@@ -78,7 +78,7 @@ class TensorBoard(EventFiles):
         self.writer.file_writer.add_summary(scalars, trainer.progress.update)
 
     def on_batch_begin(self, trainer: Any, batch: Any) -> None:
-        if trainer.progress.update == 0 and self.num_images:
+        if trainer.progress.update == trainer.progress.batch == 0 and self.num_images:
             self.writer.add_image("train/augmented", image_grid(shown(trainer, batch.images[: self.num_images])), 0)
 
     def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:

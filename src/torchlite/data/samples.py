@@ -112,7 +112,7 @@ class Loaded:
         for answer in answers if self.device.type == "cpu" else copied_ahead(answers, self.device):
             if isinstance(answer, UserError):
                 raise answer
-            yield answer if isinstance(answer, tuple) else (answer, None)
+            yield (answer[0], answer[1]) if isinstance(answer, tuple | list) else (answer, None)
             freed += answer.numel() * 4 if isinstance(answer, Tensor) and self.workers else 0
             if freed >= HEAP_LIMIT and self.device.type == "cpu":
                 return_freed()
@@ -169,7 +169,7 @@ def copied_ahead(answers: Iterator[Answer], device: torch.device) -> Iterator[An
 def _moved(answer: Answer, device: torch.device) -> Answer:
     if isinstance(answer, UserError):
         return answer
-    if isinstance(answer, tuple):
+    if isinstance(answer, tuple | list):  # a list where torch before 2.11 has pinned the two
         return answer[0].to(device, non_blocking=True), answer[1].to(device, non_blocking=True)
     return answer.to(device, non_blocking=True)
 

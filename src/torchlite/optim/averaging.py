@@ -25,7 +25,7 @@ def check_averaging(ema_decay: float | None, swa_start_epoch: int | None, max_ep
 class WeightAverage:
     """A second set of weights that follows the model's: an exponential average per update, or a plain one per epoch.
 
-    Buffers, such as a batch norm's statistics, are averaged too, so no extra pass over the data is needed; counters are copied.
+    Buffers, such as a batch norm's statistics, are averaged too, so no extra pass over the data is needed.
 
     Args:
         ema_decay: share of the average kept at each update, 0 < d < 1 (Polyak & Juditsky 1992).
