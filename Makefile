@@ -32,6 +32,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(VENV_PYTHON) -m benchmarks.startup
 	$(VENV_PYTHON) -m benchmarks.update_cost
+	$(VENV_PYTHON) -m benchmarks.peers
 	$(VENV_PYTHON) -m benchmarks.input
 	$(VENV_PYTHON) -m benchmarks.checkpointing
 	$(VENV_PYTHON) -m benchmarks.sweeps

@@ -142,3 +142,12 @@ def test_a_run_killed_after_its_final_scores_shows_them_once(typed: Typed, tmp_p
     (run / "result.json").write_text('{"status": "running"}')
     assert typed(*BASE, "resume=auto").code == 0
     assert events_of(run) == before and len(before["final/val/acc1"]) == 1
+
+
+def test_a_first_batch_that_is_tried_again_is_shown_once(typed: Typed, tmp_path: Path) -> None:
+    """M03: fp16's scaler overflows in the first batches as often as not."""
+    high = ["trainer.precision=fp16", "+callbacks.high._target_=tests.strange_callbacks.HighScale"]
+    assert typed(*BASE, *high, "trainer.max_epochs=1").code == 0
+    (folder,) = (tmp_path / "outputs").rglob("tensorboard")
+    shown = EventAccumulator(str(folder), size_guidance={"images": 0}).Reload()
+    assert len(shown.Images("train/augmented")) == 1
