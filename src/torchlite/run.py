@@ -92,9 +92,8 @@ def _run(composed: Composed) -> float | None:
                 saved = resume.state(directory, file, facts["config"]) if facts is not None else None
         if saved:
             rec.seconds_before = saved["progress"]["seconds"] + saved["progress"]["epoch_seconds"]
-            # The run stands here now, also where an older file was named
             checkpoint.save(rec.checkpoint("last"), saved)
-            if file is not None:
+            if file is not None:  # the run stands at an older one now
                 rec.checkpoint("previous").unlink(missing_ok=True)
         chosen = facts["choices"] if saved and facts else None
         refused = resume.forgotten_if_refused(directory, forget=is_new)
