@@ -284,3 +284,12 @@ def test_a_run_in_an_oddly_named_place_goes_on(
     run = the_run(Path("outputs"))
     done = stopped(None, *BASE, f"resume={run}")
     assert done.code == 0 and "already finished" in done.stdout, done.text
+
+
+def test_a_last_line_that_was_cut_is_no_line(stopped: Typed, tmp_path: Path) -> None:
+    """Or the next would be glued to it, and neither could be read."""
+    assert stopped(20, *BASE).code == 143
+    metrics = the_run(tmp_path / "outputs") / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-1])
+    done = stopped(99, *BASE, "resume=auto")
+    assert done.code == 2 and "metrics.jsonl has lost lines" in done.stderr, done.text

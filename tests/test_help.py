@@ -1,5 +1,7 @@
 """`--help`, `--cfg` and tab completion: ours, quick, and without torch."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,25 @@ def test_tab_completes(command: Command, word: str) -> None:
         "experiment=ci": "experiment=cifar10_resnet18",
     }
     assert expected[word] in done.stdout, done.text
+
+
+@pytest.mark.parametrize(
+    "typed_words", ["python {}/train.py", "python3 {}/train.py", "python own.py", "python compare.py"]
+)
+def test_the_tab_key_runs_train_py_and_nothing_else(command: Command, tmp_path: Path, typed_words: str) -> None:
+    """Whatever folder it is typed in; a script of somebody's own is not started to ask it for words."""
+    script = command("train.py", "-sc", "install=bash")
+    assert script.code == 0
+    for name in ("own.py", "compare.py"):
+        (tmp_path / name).write_text("open('ran', 'w')\n# @hydra.main\n")
+    words = typed_words.format(ROOT).replace("python", sys.executable, 1)
+    line = (
+        f"COMP_LINE='{words} optimizer=sg'; COMP_WORDS=({words} optimizer=sg); COMP_CWORD=2; COMP_POINT=${{#COMP_LINE}}"
+    )
+    asked = f"{script.stdout}\n{line}\n_torchlite_complete; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == ("optimizer=sgd" if "train.py" in words else ""), done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--cfg", "job"), ("--info", "defaults"), ("-sc", "query=bash")])

@@ -190,3 +190,18 @@ def test_a_sweeps_job_that_was_refused_once_keeps_what_it_has_trained(stopped: T
     (run / "run.json").write_text(text)
     done = stopped(None, "-m", *BASE, "name=s")
     assert done.code == 0 and "going on after update 20" in (run / "train.log").read_text(), done.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [7, 8, 9, 10, 11])
+def test_a_kill_costs_no_numbered_checkpoint(typed: Typed, tmp_path: Path, call: int) -> None:
+    words = [*BASE, "trainer.save_every_epochs=1", "trainer.keep_epochs=2", "name=cut", "resume=auto"]
+    child = os.fork()
+    if child == 0:
+        with signal_at("os.replace", signal.SIGKILL, call, thread="checkpoint writer"):
+            typed(*words)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert typed(*words).code == 0
+    names = {path.name for path in (the_run(tmp_path / "outputs") / "checkpoints").iterdir()}
+    assert names == {"last.pt", "previous.pt", "best.pt", "best.safetensors", "epoch-0002.pt", "epoch-0003.pt"}

@@ -223,6 +223,23 @@ def test_the_patch_does_not_depend_on_the_users_git(tmp_path: Path, monkeypatch:
     assert patch == plain and "+one = 2" in patch and state["dirty"] is True
 
 
+def test_what_is_published_is_no_change_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    (tmp_path / "experiments").mkdir()
+    for name in ("a.py", "experiments/README.md"):
+        (tmp_path / name).write_text("one = 1\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*run, *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(provenance, "SOURCE", tmp_path)
+    (tmp_path / "experiments" / "README.md").write_text("two\n")
+    (tmp_path / "experiments" / "config.yaml").write_text("new: 1\n")
+    state, patch = provenance.git_state()
+    assert not patch and state["dirty"] is False
+    (tmp_path / "a.py").write_text("one = 2\n")
+    state, patch = provenance.git_state()
+    assert "+one = 2" in patch and "two" not in patch and "new: 1" not in patch and state["dirty"] is True
+
+
 def test_an_unreadable_name_in_a_failure_is_recorded_all_the_same(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), Record(tmp_path, {}).open():
         raise RuntimeError("file \udcff.png")

@@ -117,6 +117,7 @@ def test_every_wrong_value_is_named_at_once(typed: Typed) -> None:
         ("optimizer=adamw seed=0,1,0", "two jobs would compute the same"),
         ("optimizer=adamw,sgd,adam optimizer.momentum=0.9", "(job optimizer=adam optimizer.momentum=0.9)"),
         ("experiment=digits_default,null", "experiment=null: no such option. Leave it out"),
+        ("model.dropout=0.1,2", "model.dropout=2: give a probability from 0 to 1"),
         ("seed=0,1 hydra.sweep.dir=x", "hydra.sweep.dir=x"),
         ("seed=0,1 trainer.max_epoc=1,2", "Did you mean trainer.max_epochs?"),
     ],
@@ -135,6 +136,7 @@ def test_a_sweep_is_refused_as_a_whole(typed: Typed, tmp_path: Path, words: str,
     [
         ("model.widths=[]", "model.widths"),
         ("model=mlp model.widths=[0]", "model.widths=[0]"),
+        ("model=mlp model.dropout=nan", "model.dropout=nan: give a probability"),
         ("trainer.device=meta", "trainer.device=meta"),
         ("trainer.num_threads=100000", "trainer.num_threads=100000"),
         ("data.batch_size=100000", "data.batch_size"),
@@ -149,6 +151,7 @@ def test_a_refused_value_leaves_nothing_behind(typed: Typed, tmp_path: Path, wor
     done = typed("optimizer=sgd", *word.split())
     assert done.code == 2 and expected in done.stderr, done.text
     assert not list((tmp_path / "outputs").rglob("result.json"))
+    assert not list(tmp_path.glob("nowhere"))
 
 
 def test_words_may_stand_on_both_sides_of_a_flag(typed: Typed, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Config to objects: the only place where Hydra's instantiate is called."""
 
+import contextlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -13,6 +15,10 @@ from torchlite.naming import LOGGING_CALLBACKS
 
 # Networks that are others without pretrained weights, in more than these
 ALTERED_BY_WEIGHTS = re.compile(r"googlenet|inception_v3|vit_h_14|fbnetc.*")
+
+QUICK_MODELS = tuple(
+    f"torchlite.models.{name}" for name in ("SmallCNN", "MLP", "SmallResNet")
+)  # of no other library, so built in no time
 
 
 def build(node: dict[str, Any], path: str, **runtime: Any) -> Any:
@@ -80,9 +86,15 @@ def data(node: dict[str, Any], **runtime: Any) -> Any:
     parts = {}
     for part in ("train", "val", "test"):
         if isinstance(node.get(part), dict):
+            root = Path(str(node.get("root")))
+            name = node[part]["_target_"].rpartition(".")[2]  # torchvision makes these folders before it downloads
+            new = [folder for folder in (root / name / "raw", root / name, root) if not folder.exists()]
             try:
                 parts[part] = _instantiate(node[part])
             except Exception as error:
+                for folder in new:
+                    with contextlib.suppress(OSError):  # not there, or not empty
+                        folder.rmdir()
                 raise missing_data(node[part]["_target_"], node.get("root"), error) or error from None
     return build({key: value for key, value in node.items() if key not in parts}, "data", **parts, **runtime)
 
@@ -99,7 +111,7 @@ def callbacks(nodes: dict[str, Any]) -> dict[str, Any]:
 
 
 def try_out(config: dict[str, Any], trainer: Any) -> Iterator[str]:
-    """What optimizer, schedule and callbacks of a library or of ours refuse, found with a parameter of no use, before a run."""
+    """What model, optimizer, schedule and callbacks of ours or of a library refuse, found without data, before a run."""
     import torch
 
     updates = 100
@@ -110,6 +122,9 @@ def try_out(config: dict[str, Any], trainer: Any) -> Iterator[str]:
                 facts = {"total_updates": updates * trainer.max_epochs, "updates_per_epoch": updates}
                 mode = trainer.monitor_direction
                 build(config["scheduler"], "scheduler", optimizer=optimizer, monitor_mode=mode, **facts)
+        if config["model"]["_target_"] in QUICK_MODELS:
+            with torch.device("meta"):
+                model(config["model"], is_resumed=True)
         for name, node in config["callbacks"].items():
             if node is not None and _is_library(node) and not only_logs(node):  # those open files
                 build(node, f"callbacks.{name}")

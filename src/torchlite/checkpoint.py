@@ -25,6 +25,8 @@ from torch import Tensor
 from torchlite.errors import MachineError, UserError
 
 log = logging.getLogger("torchlite")
+# What `weights_only` reads back beside tensors, and what holds them
+PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, set, torch.dtype, torch.device)
 
 
 def save(path: Path, state: dict[str, Any], keep_previous: bool = False) -> None:
@@ -188,6 +190,8 @@ class Writer:
 def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Tensor]]:
     """A copy on the CPU that later updates do not change, and its tensors; one met twice is copied once.
 
+    Raises UserError for what could not be read back.
+
     Args:
         old: the tensors of a snapshot that is no longer needed: their memory is used again where it fits, which spares the
             kernel from handing out fresh pages and makes the copy several times faster.
@@ -197,7 +201,9 @@ def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Ten
     for tensor in old or []:
         spare.setdefault((tensor.shape, tensor.dtype, tensor.stride()), []).append(tensor)
 
-    def copy(value: Any) -> Any:
+    def copy(value: Any, key: Any = "") -> Any:
+        if isinstance(value, np.generic):  # which no `weights_only` reads back; numpy's cosines make some
+            return value.item()
         if isinstance(value, Tensor):
             if id(value) not in copies:
                 fitting = spare.get((value.shape, value.dtype, value.stride()))  # an optimizer needs its strides back
@@ -205,9 +211,13 @@ def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Ten
                 copies[id(value)] = target.copy_(value.detach())
             return copies[id(value)]
         if isinstance(value, dict):
-            return {key: copy(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(copy(item) for item in value)
+            plain = ((name.item() if isinstance(name, np.generic) else name, item) for name, item in value.items())
+            return {name: copy(item, name) for name, item in plain}
+        if isinstance(value, list | tuple | range):
+            items = [copy(item, key) for item in value]
+            return tuple(items) if isinstance(value, tuple) else items
+        if type(value) not in PLAIN:
+            raise UserError(f"The state to save holds a {type(value).__name__} ({key}): give plain types and tensors.")
         return value
 
     return copy(state), list(copies.values())

@@ -27,6 +27,8 @@ from torchlite.errors import FAULT, UserError, refuse
 from torchlite.naming import GROUPS
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+# Hydra's own script runs any Python file whose arguments are completed, and knows no `python3` and no absolute path
+COMPLETION = [[flag, "install=bash"] for flag in ("-sc", "--shell-completion", "--shell_completion")]
 _command = ""  # as typed, before `for_each_job`
 
 
@@ -38,6 +40,9 @@ def command(main: Callable[[], Any]) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a model of yours can be a file beside you
+    if sys.argv[1:] in COMPLETION:
+        print(Path(__file__).with_name("completion.bash").read_text(encoding="utf-8"), end="")
+        return 0
     global _command
     _command = shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
     try:

@@ -15,7 +15,7 @@ def first(path: Path, count: int | None) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except (OSError, UnicodeDecodeError):
         lines = []
-    if len(lines) < count:
+    if len(lines) < count or not lines[count - 1].endswith("\n"):
         raise UserError(f"{path} has lost lines, so this run cannot go on; move {path.parent} away and start it again.")
     return lines[:count]
 

@@ -16,12 +16,6 @@ MOST_DEFERRED = 64  # batches whose metrics wait to be computed
 MOST_NUMBERS = 1 << 15
 
 
-def lasting(values: Tensor) -> Tensor:
-    """The values without gradient, as they are now: an optimizer changes a parameter, and what shows one, in place."""
-    kept = values.detach()
-    return kept.clone() if values.is_leaf or values._base is not None else kept
-
-
 def in_full(values: Tensor) -> Tensor:
     """The values in float32 where they have half that precision, in which sums keep no more than three digits."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
@@ -53,15 +47,16 @@ class Deferred(NamedTuple):
     tensors: tuple[Tensor, ...]
 
 
-def deferred(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor | Deferred:
+def deferred(function: Callable[..., Tensor], *tensors: Tensor, copy: bool = True) -> Tensor | Deferred:
     """`function(*tensors)`, later if that pays: for small tensors on the CPU, where calling torch costs more than computing.
 
     Args:
         function: gives one number for each sample of `tensors`, whatever other samples are with it.
-        tensors: [B, …] each, which nothing may change afterwards; of what a model gives, its `lasting`.
+        tensors: [B, …] each.
+        copy: whether somebody may change them afterwards, as an optimizer does with what shows a parameter.
     """
     if tensors[0].is_cpu and tensors[0].numel() <= MOST_NUMBERS:
-        return Deferred(function, tensors)
+        return Deferred(function, tuple(tensor.detach().clone() for tensor in tensors) if copy else tensors)
     return function(*tensors)
 
 

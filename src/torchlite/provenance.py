@@ -84,7 +84,8 @@ def _patch(top: Path) -> str | None:
             _git(top, "add", "--intent-to-add", "--", *names, GIT_INDEX_FILE=str(copy))
         # Whatever the user's git is set to
         plain = ("--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/")
-        return _git(top, "diff", "--binary", *plain, "HEAD", GIT_INDEX_FILE=str(copy))
+        code = (".", ":(exclude)experiments")  # the ledger is none
+        return _git(top, "diff", "--binary", *plain, "HEAD", "--", *code, GIT_INDEX_FILE=str(copy))
 
 
 def _source_hash() -> str:

@@ -216,11 +216,13 @@ class Trainer(TrainerOptions):
         if self.progress.batch:
             self.progress.epoch_seconds = time.perf_counter() - self._epoch_started
         state = progress_state.state(self)
-        jobs: dict[Path, dict[str, Any]] = {self.record.checkpoint("last"): state}
+        jobs: dict[Path, dict[str, Any]] = {}
+        if self.save_every_epochs and self.progress.batch == 0 and self.progress.epoch % self.save_every_epochs == 0:
+            # Before last.pt, which a killed run goes on from: it comes to this one again, or has it
+            jobs[self.record.checkpoint(f"epoch-{self.progress.epoch:04d}")] = state
+        jobs[self.record.checkpoint("last")] = state
         if self._best_is_new:
             jobs[self.record.checkpoint("best")] = progress_state.weights(self)
-        if self.save_every_epochs and self.progress.batch == 0 and self.progress.epoch % self.save_every_epochs == 0:
-            jobs[self.record.checkpoint(f"epoch-{self.progress.epoch:04d}")] = state
         self.writer.save(jobs, sync=self.record.sync)
         self._best_is_new, self._saved_at = False, time.monotonic()
 

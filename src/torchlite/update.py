@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import Averages, deferred, in_full, lasting
+from torchlite.metrics import Averages, Deferred, deferred, in_full
 from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
@@ -145,11 +145,11 @@ class Updater:
                 continue
             self._losses = [losses for losses, _ in parts]
             for losses, metrics in parts:
-                self.averages.add({"loss": deferred(_as_they_are, losses), **metrics})
+                self.averages.add({"loss": deferred(_as_they_are, losses, copy=False), **metrics})
             return
 
     def _backward_part(self, part: Any, window: int) -> tuple[Tensor, dict[str, Any]]:
-        """The losses, [B], without gradient, and the task's metrics."""
+        """A copy of the losses, [B], without gradient, and the task's metrics."""
         try:
             with self._autocast:
                 step = self.task.training_step(self.forward, part)
@@ -166,14 +166,19 @@ class Updater:
                 f"{type(self.task).__name__}.training_step: 'loss' is the loss; name that metric otherwise."
             )
         for name, value in step.metrics.items():
-            if isinstance(value, Tensor) and value.shape != step.losses.shape:
+            if not isinstance(value, Deferred) and getattr(value, "shape", None) != step.losses.shape:
                 raise UserError(
                     f"{type(self.task).__name__}.training_step: the metric {name} has to be [B], one a sample."
                 )
+        if not step.losses.requires_grad:
+            raise UserError(
+                f"{type(self.task).__name__}.training_step: the losses have no gradient: are they detached, or is every "
+                "parameter frozen?"
+            )
         losses = in_full(step.losses)
         scaled = self.scaler.scale(losses) if self.precision == "fp16" else losses
         scaled.backward(_share(losses.numel(), window, losses.dtype, self.device))
-        return lasting(losses), step.metrics
+        return losses.detach().clone(), step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -212,7 +217,8 @@ class Updater:
             squares = []
             for parameter in self.parameters:
                 if (gradient := parameter.grad) is not None:
-                    flat = gradient.view(-1) if gradient.is_contiguous() else _flat(gradient)
+                    plain = gradient.is_contiguous() and not gradient.is_complex()
+                    flat = gradient.view(-1) if plain else _flat(gradient)
                     squares.append(flat.dot(flat).item())
             self.grad_square = sum(squares)
             return squares
@@ -265,6 +271,10 @@ def _as_they_are(losses: Tensor) -> Tensor:
 
 def _flat(gradient: Tensor) -> Tensor:
     """All its numbers in a row, [N], in the order they lie in memory, such as channels-last, so that none is copied."""
+    if gradient.is_sparse:
+        return gradient.coalesce().values().reshape(-1)
+    if gradient.is_complex():
+        gradient = torch.view_as_real(gradient)
     return gradient.permute(sorted(range(gradient.ndim), key=gradient.stride, reverse=True)).reshape(-1)
 
 

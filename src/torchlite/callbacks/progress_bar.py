@@ -63,9 +63,10 @@ class ProgressBar(Callback):
         self._drawn, self._due, self._images = -math.inf, -math.inf, 0  # its seconds are not the training's
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
-        if "update/loss" in values:
-            accuracy = f"  acc1 {values['update/acc1']:.3f}" if "update/acc1" in values else ""
-            self._numbers, self._known = f"loss {values['update/loss']:.4f}{accuracy}", time.monotonic()
+        kind = next((kind for kind in ("update", "train") if f"{kind}/loss" in values), None)
+        if kind is not None:
+            accuracy = f"  acc1 {values[f'{kind}/acc1']:.3f}" if f"{kind}/acc1" in values else ""
+            self._numbers, self._known = f"loss {values[f'{kind}/loss']:.4f}{accuracy}", time.monotonic()
 
     def on_fit_end(self, trainer: Any, scores: dict[str, float]) -> None:
         self.close()

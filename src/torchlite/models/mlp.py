@@ -28,6 +28,8 @@ class MLP(nn.Module):
         super().__init__()
         if any(width < 1 for width in widths):
             raise UserError(f"model.widths={list(widths)}: each has to be at least 1.")
+        if not 0.0 <= dropout <= 1.0:
+            raise UserError(f"model.dropout={dropout}: give a probability from 0 to 1.")
         sizes = [in_chans * image_size * image_size, *widths]
         layers: list[nn.Module] = [nn.Flatten()]
         for inputs, outputs in pairwise(sizes):

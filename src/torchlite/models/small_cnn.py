@@ -17,7 +17,7 @@ class SmallCNN(nn.Module):
     over space and a linear layer. The default has 66 thousand parameters.
 
     Raises:
-        UserError: `widths` is empty, or one is below 1.
+        UserError: `widths` is empty, or one is below 1; a `dropout` that is no probability.
     """
 
     def __init__(
@@ -31,6 +31,8 @@ class SmallCNN(nn.Module):
         super().__init__()
         if not widths or any(width < 1 for width in widths):
             raise UserError(f"model.widths={list(widths)}: give the channels of at least one block, as [32, 64, 80].")
+        if not 0.0 <= dropout <= 1.0:
+            raise UserError(f"model.dropout={dropout}: give a probability from 0 to 1.")
         blocks: list[nn.Module] = []
         for inputs, outputs in pairwise([in_chans, *widths]):
             if blocks:

@@ -30,6 +30,8 @@ class SmallResNet(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if not 0.0 <= dropout <= 1.0:
+            raise UserError(f"model.dropout={dropout}: give a probability from 0 to 1.")
         if not widths or len(widths) != len(depths) or any(number < 1 for number in [*widths, *depths]):
             raise UserError(
                 f"model.widths={list(widths)}, model.depths={list(depths)}: give the channels of at least one group of "
