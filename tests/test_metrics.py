@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchlite.metrics import MOST_DEFERRED, MOST_NUMBERS, Averages, Deferred, deferred, topk_correct
+from torchlite.errors import UserError
+from torchlite.metrics import MOST_DEFERRED, MOST_NUMBERS, Averages, Deferred, deferred, lasting, topk_correct
 
 
 def test_the_last_small_batch_weighs_what_it_holds() -> None:
@@ -113,12 +114,25 @@ def test_numbers_of_half_precision_are_added_in_full(dtype: torch.dtype) -> None
     assert set(averages.means().values()) == {values[0].item()}
 
 
-def test_what_changes_after_it_was_counted_counts_as_it_was() -> None:
-    """A parameter that the optimizer changes in place, or targets that a callback overwrites."""
-    averages, logits, targets = Averages(), torch.eye(3), torch.arange(3)
-    averages.add({"acc1": deferred(topk_correct, logits, targets)})
-    logits.zero_(), targets.fill_(2)
-    assert averages.means() == {"acc1": 1.0}
+def test_what_may_change_is_copied_and_what_is_a_models_own_is_not() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    for shown in (weight, weight.expand(2, 3), weight[:2]):
+        kept = lasting(shown)
+        with torch.no_grad():
+            weight.mul_(2.0)
+        assert not kept.requires_grad and not torch.equal(kept, shown)
+    computed = weight * 2
+    assert lasting(computed).data_ptr() == computed.data_ptr()
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_what_was_changed_before_it_was_counted_is_told_of(changed: int) -> None:
+    """As by a callback that overwrites the targets, or a task that goes on with its losses in place."""
+    averages, tensors = Averages(), (torch.eye(3), torch.arange(3))
+    averages.add({"acc1": deferred(topk_correct, *tensors)})
+    tensors[changed].detach().zero_()
+    with pytest.raises(UserError, match=r"changed in place.*tensor\.clone"):
+        averages.means()
 
 
 def test_topk() -> None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torchlite.errors import UserError
+
 MOST_UNREAD = 1000  # sums of batches held back, tensors of one number each
 MOST_DEFERRED = 64  # batches whose metrics wait to be computed
 # In the first tensor of what may wait: a larger one would take memory, is dear to compute anyway, and is summed by several
@@ -45,18 +47,24 @@ class Deferred(NamedTuple):
 
     function: Callable[..., Tensor]
     tensors: tuple[Tensor, ...]
+    versions: list[int]  # of the tensors, by which a change in place is seen
 
 
-def deferred(function: Callable[..., Tensor], *tensors: Tensor, copy: bool = True) -> Tensor | Deferred:
+def lasting(values: Tensor) -> Tensor:
+    """The values without gradient, as they are now: an optimizer changes a parameter, and what shows one, in place."""
+    kept = values.detach()
+    return kept.clone() if values.is_leaf or values._base is not None else kept
+
+
+def deferred(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor | Deferred:
     """`function(*tensors)`, later if that pays: for small tensors on the CPU, where calling torch costs more than computing.
 
     Args:
         function: gives one number for each sample of `tensors`, whatever other samples are with it.
-        tensors: [B, …] each.
-        copy: whether somebody may change them afterwards, as an optimizer does with what shows a parameter.
+        tensors: [B, …] each; of what a model gives its `lasting`. What changes one afterwards is told of.
     """
     if tensors[0].is_cpu and tensors[0].numel() <= MOST_NUMBERS:
-        return Deferred(function, tuple(tensor.detach().clone() for tensor in tensors) if copy else tensors)
+        return Deferred(function, tensors, [tensor._version for tensor in tensors])
     return function(*tensors)
 
 
@@ -139,7 +147,14 @@ class Averages:
 def _computed(waiting: Iterable[Deferred]) -> Iterable[Tensor]:
     """What k batches in a row give that are of one kind, [k, B]: a row adds up to the same bits, whatever k is."""
     for (function, *_), batches in itertools.groupby(waiting, _kind):
-        tensors = [batch.tensors for batch in batches]
+        tensors = []
+        for batch in batches:
+            if [tensor._version for tensor in batch.tensors] != batch.versions:
+                raise UserError(
+                    "The losses, logits or targets of an update were changed in place before they were counted: in a task or "
+                    "callback of yours change a copy, tensor.clone()."
+                )
+            tensors.append(batch.tensors)
         yield function(*map(torch.cat, zip(*tensors, strict=True))).reshape(len(tensors), -1)
 
 

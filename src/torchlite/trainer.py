@@ -127,7 +127,8 @@ class Trainer(TrainerOptions):
         self.hooks.call("on_batch_end", self, batch)
         if progress.update % self.log_every_updates == 0:
             self.log_update()
-        self._validate_within_epoch()
+        if self._is_due_by_updates():
+            self._validate_within_epoch()
         saved = self._best_is_new or self._save_is_due()
         if saved:
             self.save()

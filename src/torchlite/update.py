@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import Averages, Deferred, deferred, in_full
+from torchlite.metrics import Averages, Deferred, deferred, in_full, lasting
 from torchlite.tasks.step import Step
 
 log = logging.getLogger("torchlite")
@@ -77,6 +77,7 @@ class Updater:
         self._clips = any(rule is not None for rule in (clip_grad_norm, clip_grad_value, clip_gradients))
         self.averages = Averages()  # of the samples since somebody reset them
         self.parameters = list(model.parameters())
+        self._real = not any(parameter.is_complex() for parameter in self.parameters)
         self._losses: list[Tensor] = []  # of the latest update, [B] of each of its parts
         self._on_cpu = device.type == "cpu"
         self.grad_square: Tensor | float = 0.0  # the squared norm of its whole gradient, unscaled, before clipping
@@ -145,11 +146,11 @@ class Updater:
                 continue
             self._losses = [losses for losses, _ in parts]
             for losses, metrics in parts:
-                self.averages.add({"loss": deferred(_as_they_are, losses, copy=False), **metrics})
+                self.averages.add({"loss": deferred(_as_they_are, losses), **metrics})
             return
 
     def _backward_part(self, part: Any, window: int) -> tuple[Tensor, dict[str, Any]]:
-        """A copy of the losses, [B], without gradient, and the task's metrics."""
+        """The losses, [B], without gradient, and the task's metrics."""
         try:
             with self._autocast:
                 step = self.task.training_step(self.forward, part)
@@ -178,7 +179,7 @@ class Updater:
         losses = in_full(step.losses)
         scaled = self.scaler.scale(losses) if self.precision == "fp16" else losses
         scaled.backward(_share(losses.numel(), window, losses.dtype, self.device))
-        return losses.detach().clone(), step.metrics
+        return lasting(losses), step.metrics
 
     def _halve(self, window: int) -> None:
         self.micro_batch_size = (min(self.micro_batch_size or window, window) + 1) // 2
@@ -217,8 +218,7 @@ class Updater:
             squares = []
             for parameter in self.parameters:
                 if (gradient := parameter.grad) is not None:
-                    plain = gradient.is_contiguous() and not gradient.is_complex()
-                    flat = gradient.view(-1) if plain else _flat(gradient)
+                    flat = gradient.view(-1) if self._real and gradient.is_contiguous() else _flat(gradient)
                     squares.append(flat.dot(flat).item())
             self.grad_square = sum(squares)
             return squares

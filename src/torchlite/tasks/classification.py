@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchlite.errors import UserError
-from torchlite.metrics import deferred, topk_correct
+from torchlite.metrics import deferred, lasting, topk_correct
 from torchlite.tasks.step import Step
 
 
@@ -53,7 +53,7 @@ class Classification:
         """Losses, with gradient, and accuracy of one batch in training mode."""
         logits = model(batch.images)
         self._check(logits, batch.targets)
-        correct = deferred(topk_correct, logits.detach(), batch.targets)
+        correct = deferred(topk_correct, lasting(logits), batch.targets)
         return Step(self.losses(logits, batch.targets), {"acc1": correct})
 
     def evaluation_step(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
