@@ -218,6 +218,13 @@ def test_other_settings_are_refused_with_the_way_to_go(
     assert expected in done.stderr and "model.weights=" in done.stderr
 
 
+def test_the_setting_that_was_typed_is_the_first_that_is_named(stopped: Typed, tmp_path: Path) -> None:
+    """Beside it the defaults stand for all that was not typed again."""
+    assert stopped(20, *BASE, "seed=4", "optimizer=sgd", "data.batch_size=32").code == 143
+    done = stopped(None, "trainer.max_epochs=9", f"resume={the_run(tmp_path / 'outputs')}")
+    assert done.code == 2 and "typed: trainer.max_epochs was 3, is 9; " in done.stderr, done.text
+
+
 @pytest.mark.parametrize("resume", ["nowhere", "."])
 def test_what_is_no_run_is_refused(typed: Typed, resume: str) -> None:
     done = typed(f"resume={resume}")

@@ -112,7 +112,8 @@ def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -
             known = sorted({*known, *(groups if depth == 0 else ())})
             path = ".".join(parts[:depth])
             near = closest(part, known)
-            if depth == 0 and len(parts) == 1 and (inside := _leaf_paths(config, part)):
+            inside = _leaf_paths(config, part) if depth == 0 and len(parts) == 1 else []
+            if inside and (inside[0].endswith(f".{part}") or not near):
                 near = f" Did you mean {inside[0]}?"
             if near and path:
                 near = near.replace("mean ", f"mean {path}.")
@@ -124,13 +125,13 @@ def wrong_key(override: Any, config: Any, groups: Mapping[str, Sequence[str]]) -
 
 
 def _leaf_paths(config: Any, key: str, path: str = "") -> list[str]:
-    """Where a key of that name stands in the config, the shallowest first."""
+    """Where a key of that name stands in the config, or one that ends in it as max_epochs does; the nearest first."""
     found = []
     for name, value in config.items() if isinstance(config, dict) else ():
-        if name == key and path:
+        if path and f"_{name}".endswith(f"_{key}"):
             found.append(f"{path}.{name}")
         found += _leaf_paths(value, key, f"{path}.{name}" if path else str(name))
-    return sorted(found, key=lambda place: place.count("."))
+    return sorted(found, key=lambda place: (not place.endswith(f".{key}"), place.count("."), len(place)))
 
 
 def _addable(override: Any, node: Any) -> str | None:

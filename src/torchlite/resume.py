@@ -95,6 +95,8 @@ def continued(composed: Composed, saved: dict[str, Any]) -> Composed:
     differences = list(_differences(_fixed(placeless(saved["config"])), _fixed(placeless(composed.record)), ""))
     if not differences:
         return composed
+    typed = tuple(f"{word.lstrip('+~').partition('=')[0]}." for word in composed.overrides)
+    differences.sort(key=lambda line: not f"{line.split()[0]}.".startswith(typed))  # what was typed first
     shown = "; ".join(differences[:5]) + ("; …" if len(differences) > 5 else "")
     raise UserError(
         f"resume: the run differs from what was typed: {shown}.\nA run goes on as it began (resume=DIR alone does that); "
