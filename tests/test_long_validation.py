@@ -17,14 +17,13 @@ WORDS = (*BASE, "trainer.validate_every_updates=5", "trainer.ema_decay=0.9", "ca
 
 @pytest.mark.parametrize(
     ("call", "update", "epoch"),
-    [(2, 5, 0), (7, 15, 0), (10, 17, 0), (12, 17, 0), (23, 34, 1), (38, 51, 2)],
-    ids=[
-        "within an epoch",
-        "its first batch",
-        "an epoch's end",
-        "the last batch",
-        "a later epoch's",
-        "the last epoch's",
+    [
+        pytest.param(2, 5, 0, id="within an epoch"),
+        pytest.param(7, 15, 0, id="its first batch", marks=pytest.mark.slow),
+        pytest.param(10, 17, 0, id="an epoch's end"),
+        pytest.param(12, 17, 0, id="the last batch", marks=pytest.mark.slow),
+        pytest.param(23, 34, 1, id="a later epoch's", marks=pytest.mark.slow),
+        pytest.param(38, 51, 2, id="the last epoch's", marks=pytest.mark.slow),
     ],
 )
 def test_a_stop_need_not_wait_for_it_and_a_resumed_run_begins_with_it(
@@ -48,6 +47,7 @@ def test_a_stop_need_not_wait_for_it_and_a_resumed_run_begins_with_it(
     assert_same_run(straight, run)
 
 
+@pytest.mark.slow
 def test_one_longer_than_the_time_limit_is_not_begun_for_ever(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

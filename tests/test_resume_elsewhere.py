@@ -1,5 +1,6 @@
 """Runs that go on where something is not as it was: the data, a file, the machine."""
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -217,3 +218,15 @@ def test_a_run_that_goes_back_leaves_no_later_state_to_fall_back_on(
     monkeypatch.setattr("torchlite.update.Updater.apply", lambda *_: 1 / 0)
     assert stopped(99, *words, f"resume={run}/checkpoints/epoch-0001.pt").code == 1
     assert state(run)["progress"]["update"] == 17 and not (run / "checkpoints" / "previous.pt").exists()
+
+
+@pytest.mark.parametrize("write", ["torchlite.record.write_json", "torchlite.lines.Lines.__init__", "yaml.safe_dump"])
+def test_a_disk_that_is_full_from_the_first_is_said_in_a_line(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    def full(*args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(write, full)
+    done = typed(*BASE)
+    assert done.code == 1 and done.stderr.strip() == "[Errno 28] No space left on device. Make room.", done.text

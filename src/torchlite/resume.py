@@ -207,13 +207,21 @@ def way_on(directory: Path, composed: Composed) -> Iterator[None]:
     try:
         yield
     except (MachineError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in OF_THE_MACHINE:
+        told = in_short(error)
+        if told is None:
             raise
-        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        told = f"{error}. Make room." if is_full else str(error)
         kind = type(error) if isinstance(error, MachineError) else MachineError
         whole = "The last checkpoint is whole. " if (directory / "checkpoints" / "last.pt").exists() else ""
         raise kind(f"{told}\n{whole}Go on with{way(composed, directory)}") from error
+
+
+def in_short(error: BaseException) -> str | None:
+    """What to say of an error that is the machine's; None for another, which needs its traceback."""
+    if isinstance(error, MachineError):
+        return str(error)
+    if not isinstance(error, OSError) or error.errno not in OF_THE_MACHINE:
+        return None
+    return f"{error}. Make room." if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
 
 
 def way(composed: Composed, directory: Path | None = None) -> str:

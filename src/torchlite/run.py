@@ -15,7 +15,7 @@ from torchlite.check import check_nodes
 from torchlite.config import Composed
 from torchlite.contradictions import check_against, check_together
 from torchlite.digests import NAME, Digests, lines_kept
-from torchlite.errors import DONE, FAULT, INTERRUPTED, TERMINATED, MachineError, UserError, refuse
+from torchlite.errors import DONE, FAULT, INTERRUPTED, TERMINATED, UserError, refuse
 from torchlite.models import recompute_activations
 from torchlite.optim import ScheduleStepper, linear_lr, parameter_groups
 from torchlite.record import Busy, Record
@@ -53,11 +53,9 @@ def attempt(composed: Composed) -> tuple[float | None, int]:
     except Stopped as stopped:
         print(f"stopped: {stopped}; go on with{resume.way(composed)}", file=sys.stderr)
         return None, stopped.code
-    except MachineError as error:  # its traceback is in train.log
-        print(error, file=sys.stderr)
-        return None, FAULT
-    except (Exception, SystemExit):  # something of the user's that exits has failed too
-        traceback.print_exc()
+    except (Exception, SystemExit) as error:  # something of the user's that exits has failed too
+        in_short = resume.in_short(error)  # where the machine is at fault; the traceback is in train.log
+        print(in_short, file=sys.stderr) if in_short else traceback.print_exc()
         return None, FAULT
 
 
