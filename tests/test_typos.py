@@ -39,7 +39,8 @@ TYPOS = [
     ("model._target_=torchlite.models.SmallCNNN", "model._target_", "Did you mean SmallCNN?"),
     ("optimizer._target_=torch.nn.Linear", "optimizer._target_", "Optimizer classes"),
     ("model=timm ~model.model_name", "model", "needs model_name"),  # missing required
-    ("model.num_classes=???", "model.num_classes", "Give it a value"),
+    ("model.num_classes=???", "model.num_classes", "this has to be given"),
+    ("data=image_folder", "data.root: this has to be given", "data.num_classes: this has to be given"),
     ("model=mlp,small_cnn", "model=mlp,small_cnn", "add -m"),  # A07
     ("optimizer.lr=0.1,0.01", "optimizer.lr=0.1,0.01", "add -m"),  # A07
     ("optimizer.amsgrad=true", "optimizer.amsgrad", "+optimizer.amsgrad=true"),

@@ -136,14 +136,26 @@ def without_hydra(cfg: DictConfig) -> DictConfig:
     return copied
 
 
+def _left_open(node: Any, path: str = "") -> Iterator[str]:
+    """Where a `???` stands in a config that is not resolved."""
+    if node == "???":
+        yield path
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        yield from _left_open(
+            value, f"{path}[{key}]" if isinstance(node, list) else f"{path}.{key}" if path else str(key)
+        )
+
+
 def resolve(cfg: DictConfig) -> dict[str, Any]:
     """Plain dicts, lists and scalars. Raises UserError for an interpolation that leads nowhere or a `???` left open."""
+    left_open = list(_left_open(OmegaConf.to_container(cfg)))
+    if left_open:
+        raise UserError("\n".join(printable(f"{key}: this has to be given: {key}=…") for key in left_open))
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        first_line = str(error).splitlines()[0]
-        asked = first_line.partition("while resolving interpolation: Missing mandatory value: ")[2]
-        key = asked or error.full_key
+        key, first_line = error.full_key, str(error).splitlines()[0]
         raise UserError(printable(f"{key}: {first_line}. Give it a value: {key}=…")) from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
