@@ -56,8 +56,8 @@ PLANTED: dict[str, tuple[tuple[str, ...], str, str, str, str, int, str]] = {
     "the backward pass": (
         WORDS,
         f"{SOURCE}/update.py",
-        ".backward(_share(count, window, ",
-        ".backward(_share(count, window + 1, ",
+        ".backward(_share(losses.numel(), window, ",
+        ".backward(_share(losses.numel(), window + 1, ",
         "grad_norm",
         1,
         "the backward pass",
