@@ -1,9 +1,7 @@
 """Config to objects: the only place where Hydra's instantiate is called."""
 
-import contextlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -16,9 +14,8 @@ from torchlite.naming import LOGGING_CALLBACKS
 # Networks that are others without pretrained weights, in more than these
 ALTERED_BY_WEIGHTS = re.compile(r"googlenet|inception_v3|vit_h_14|fbnetc.*")
 
-QUICK_MODELS = tuple(
-    f"torchlite.models.{name}" for name in ("SmallCNN", "MLP", "SmallResNet")
-)  # of no other library, so built in no time
+# Networks of no other library, built in no time
+QUICK_MODELS = ("torchlite.models.SmallCNN", "torchlite.models.MLP", "torchlite.models.SmallResNet")
 
 
 def build(node: dict[str, Any], path: str, **runtime: Any) -> Any:
@@ -81,21 +78,17 @@ def model(node: dict[str, Any], is_resumed: bool = False) -> Any:
 
 def data(node: dict[str, Any], **runtime: Any) -> Any:
     """The data set of a node; files that are not there end in one message that says what to put where."""
-    from torchlite.data.sources import missing_data
+    from torchlite.data.sources import missing_data, no_empty_folders
 
     parts = {}
     for part in ("train", "val", "test"):
         if isinstance(node.get(part), dict):
-            root = Path(str(node.get("root")))
-            name = node[part]["_target_"].rpartition(".")[2]  # torchvision makes these folders before it downloads
-            new = [folder for folder in (root / name / "raw", root / name, root) if not folder.exists()]
+            target, root = node[part]["_target_"], node.get("root")
             try:
-                parts[part] = _instantiate(node[part])
+                with no_empty_folders(target, root):
+                    parts[part] = _instantiate(node[part])
             except Exception as error:
-                for folder in new:
-                    with contextlib.suppress(OSError):  # not there, or not empty
-                        folder.rmdir()
-                raise missing_data(node[part]["_target_"], node.get("root"), error) or error from None
+                raise missing_data(target, root, error) or error from None
     return build({key: value for key, value in node.items() if key not in parts}, "data", **parts, **runtime)
 
 
@@ -124,7 +117,7 @@ def try_out(config: dict[str, Any], trainer: Any) -> Iterator[str]:
                 build(config["scheduler"], "scheduler", optimizer=optimizer, monitor_mode=mode, **facts)
         if config["model"]["_target_"] in QUICK_MODELS:
             with torch.device("meta"):
-                model(config["model"], is_resumed=True)
+                model(config["model"], is_resumed=True)  # so that no weights are read
         for name, node in config["callbacks"].items():
             if node is not None and _is_library(node) and not only_logs(node):  # those open files
                 build(node, f"callbacks.{name}")

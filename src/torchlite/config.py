@@ -142,9 +142,8 @@ def _left_open(node: Any, path: str = "") -> Iterator[str]:
         yield path
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in items:
-        yield from _left_open(
-            value, f"{path}[{key}]" if isinstance(node, list) else f"{path}.{key}" if path else str(key)
-        )
+        inside = f"{path}[{key}]" if isinstance(node, list) else f"{path}.{key}" if path else str(key)
+        yield from _left_open(value, inside)
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:

@@ -201,6 +201,7 @@ class Trainer(TrainerOptions):
         return {f"{part}/{name}": mean for name, mean in means.items()}
 
     def _leave_if_asked(self) -> None:
+        """Stop within a validation that was saved before, if that is asked."""
         # One that takes longer than max_minutes would begin anew for ever, were it left before any update
         if self._may_leave and (self.progress.update > self._began_at or self.stop_request.is_signalled):
             self._stop_if_asked(saved=True)
@@ -212,7 +213,7 @@ class Trainer(TrainerOptions):
         return bool(late or (self.save_every_updates and self.progress.update % self.save_every_updates == 0))
 
     def save(self) -> None:
-        """Write last.pt; best.pt after it when there is a new best; at the end of some epochs a numbered copy."""
+        """Write, in this order: at the end of some epochs a numbered copy, last.pt, and best.pt when there is a new best."""
         self.updater.look()
         if self.progress.batch:
             self.progress.epoch_seconds = time.perf_counter() - self._epoch_started

@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 from importlib.resources import files
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -13,7 +14,7 @@ import torchvision
 
 from torchlite.data import sources
 from torchlite.data.decode import open_source
-from torchlite.data.sources import digits, missing_data
+from torchlite.data.sources import digits, missing_data, no_empty_folders
 from torchlite.errors import UserError
 
 
@@ -74,6 +75,15 @@ def test_a_missing_set_names_the_root_and_the_archives() -> None:
     assert "Put cifar-10-python.tar.gz into /there/" in text
     text = str(missing_data("torchvision.datasets.ImageFolder", "/there", FileNotFoundError("/there")))
     assert "/there" in text and "Put its files there" in text
+
+
+def test_a_failed_download_leaves_no_folder_and_takes_none_of_the_users(tmp_path: Path) -> None:
+    for root in (tmp_path / "new", tmp_path):
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        with pytest.raises(OSError, match="no route"), no_empty_folders("torchvision.datasets.MNIST", str(root)):
+            (root / "MNIST" / "raw").mkdir(parents=True)
+            raise OSError("no route")
+        assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_faults_of_another_kind_are_left_alone() -> None:

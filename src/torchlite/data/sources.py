@@ -1,10 +1,13 @@
 """Data sets that come with torchlite, and what to say when one that does not is missing."""
 
+import contextlib
 import hashlib
 import io
 import os
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -51,6 +54,24 @@ def digits(part: Literal["train", "test"]) -> Arrays:
         gray = stored["images"][chosen]  # 0..16
         targets = stored["targets"][chosen].astype(np.int64)
     return Arrays((gray.astype(np.uint16) * 255 // 16).astype(np.uint8), targets, [str(digit) for digit in range(10)])
+
+
+@contextlib.contextmanager
+def no_empty_folders(target: str, root: str | None) -> Iterator[None]:
+    """Take away again the folders that torchvision makes for a set, where its download then fails.
+
+    Args:
+        target, root: as of `missing_data`.
+    """
+    own = Path(root or "") / target.rpartition(".")[2]
+    new = [folder for folder in (own / "raw", own, own.parent) if not folder.exists()]
+    try:
+        yield
+    except Exception:
+        for folder in new:
+            with contextlib.suppress(OSError):  # not there, or not empty
+                folder.rmdir()
+        raise
 
 
 def missing_data(target: str, root: str | None, error: BaseException) -> UserError | None:
