@@ -3,7 +3,7 @@
     python -m benchmarks.update_cost [EPOCHS]
 
 torchlite runs with what a run on a terminal has by default: the bar, metrics, a line every 50 updates with the gradient's
-norm, the check for numbers that are not finite, digests, TensorBoard, a schedule, determinism, a checkpoint after each epoch
+norm, the check for numbers that are not finite, digests, TensorBoard, a schedule, determinism, a checkpoint every ten seconds
 and the best weights at the end; the bare loop with none of that. They take turns of a tenth of a second in one process, whose
 glibc keeps freed memory, as a run's does. There is no validation part, which a bare loop would have to score as well.
 """
@@ -82,7 +82,7 @@ class Turns:
         self.batches, self.bare, self.deterministic, self.wait = batches, bare, deterministic, wait
         self.began: float | None = None
         self.seconds: list[tuple[float, float]] = []  # of each turn: torchlite's, the bare loop's
-        self.ends_epoch: list[bool] = []  # whether a checkpoint was written in it
+        self.ends_epoch: list[bool] = []  # whether an epoch ended in it
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -149,15 +149,16 @@ def beside(data: ImageData, num_epochs: int, bare: Iterator[None], **options: An
     """A whole `Trainer.fit` with everything on, in turns with a bare loop; `options` are the trainer's."""
     network, task = model(), Classification(num_classes=10)
     trainer = Trainer(max_epochs=num_epochs, **options)
+    trainer.save_pause_seconds *= 2  # half of the time that passes is the bare loop's
     trainer.check_monitor(task.metrics)
     set_determinism(trainer.deterministic)
     optimizer = AdamW(parameter_groups(network, FLAGS["weight_decay"]), **FLAGS)
     total = num_epochs * len(data.train)
     schedule = cosine(optimizer, total_updates=total, updates_per_epoch=len(data.train), warmup_epochs=1.0)
     bar = ProgressBar()
-    bar.refresh_seconds *= 2  # half of the time that passes is the bare loop's
+    bar.refresh_seconds *= 2
     hooks = Hooks({NAME: Digests(), "progress_bar": bar, "tensorboard": TensorBoard()})
-    turns = Turns(data.train, bare, trainer.deterministic, wait=lambda: trainer.writer.wait())
+    turns = Turns(data.train, bare, trainer.deterministic, wait=lambda: trainer.writer.finish())
     next(bare)  # to where the first turn begins
     taking_turns = copy.copy(data)
     taking_turns.train = turns  # type: ignore[assignment]
@@ -181,11 +182,11 @@ def beside(data: ImageData, num_epochs: int, bare: Iterator[None], **options: An
 
 
 def report(what: str, turns: Turns) -> None:
-    """A line for the turns within epochs, and the mean over all of them."""
+    """A line for the turns within epochs, and the mean over all of them, with what an epoch's end brings."""
     each = [(ours / TURN * 1e6, bare / TURN * 1e6) for ours, bare in turns.seconds]
     within = [pair for pair, ends in zip(each, turns.ends_epoch, strict=True) if not ends]
     whole = sum(ours for ours, _ in each) / sum(bare for _, bare in each)
-    print(f"{compared(what, within, 'µs', 0)}; {whole:.3f} with checkpoints", flush=True)
+    print(f"{compared(what, within, 'µs', 0)}; {whole:.3f} with the ends of epochs and checkpoints", flush=True)
 
 
 def main(num_epochs: int = 10) -> None:

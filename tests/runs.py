@@ -12,6 +12,7 @@ BASE = (
     "trainer.max_epochs=3",
     "trainer.log_every_updates=4",
     "trainer.num_threads=1",
+    "trainer.save_pause_seconds=0",
 )
 TIMES = {"seconds/epoch", "images_per_second"}
 

@@ -224,6 +224,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(
         plain(value, file)
 
     words = ["model=mlp", "trainer.max_epochs=8", "trainer.num_threads=1", "optimizer.lr=0"]
+    words.append("trainer.save_pause_seconds=0")
     with monkeypatch.context() as patched:
         patched.setattr(torch, "save", full_on_the_third)
         done = typed(*words, "name=cut")

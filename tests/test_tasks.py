@@ -23,8 +23,10 @@ def test_losses_are_per_sample(batch: Batch) -> None:
     expected = F.cross_entropy(model(batch.images), batch.targets, reduction="none", label_smoothing=0.1)
     assert step.losses.shape == (6,) and torch.equal(step.losses, expected)
     correct = step.metrics["acc1"]
-    assert isinstance(correct, Deferred) and not correct.tensors[0].requires_grad
-    assert torch.equal(correct.function(*correct.tensors), model(batch.images).argmax(1) == batch.targets)
+    assert isinstance(correct, Deferred)
+    function, tensors, _ = correct
+    assert not tensors[0].requires_grad
+    assert torch.equal(function(*tensors), model(batch.images).argmax(1) == batch.targets)
     assert step.losses.requires_grad
 
 

@@ -9,10 +9,12 @@ are ever opened.
 import contextlib
 import errno
 import logging
+import math
 import os
 import random
 import re
 import threading
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -142,23 +144,43 @@ def newest(directory: Path) -> dict[str, Any] | None:
 
 
 class Writer:
-    """Writes checkpoints in a thread of its own: the loop waits for a copy in memory, not for the disk."""
+    """Writes checkpoints in a thread of its own: the loop waits for a copy in memory, not for the disk.
 
-    def __init__(self, keep_epochs: int | None = None) -> None:
-        self.keep_epochs = keep_epochs
+    Args:
+        keep_epochs: how many numbered checkpoints stay; None for all.
+        pause_seconds: what may wait is written no sooner after the last write.
+    """
+
+    def __init__(self, keep_epochs: int | None = None, pause_seconds: float = 0.0) -> None:
+        self.keep_epochs, self.pause_seconds = keep_epochs, pause_seconds
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._tensors: list[Tensor] = []  # of the latest snapshot
+        self._waiting: dict[Path, dict[str, Any]] = {}  # snapshots not yet written
+        self._sync: Callable[[], None]
+        self._began = -math.inf  # the last write, in seconds of time.monotonic
 
-    def save(self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None] = lambda: None) -> None:
+    def save(
+        self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None] = lambda: None, may_wait: bool = False
+    ) -> None:
         """Write states in the order given, after those given before. Raises what made an earlier write fail.
 
         Args:
             sync: called before; puts on disk what the states count.
+            may_wait: within `pause_seconds` of the last write they are kept in memory, until `wait` or the next save that is
+                written; a later state of the same path takes the place of one that waits.
         """
-        self.wait()
-        copies, self._tensors = snapshot(jobs, self._tensors)
-        self._thread = threading.Thread(target=self._write, args=(copies, sync), name="checkpoint writer")
+        self.finish()
+        others = {path: state for path, state in self._waiting.items() if path not in jobs}
+        # Which of the old tensors the others hold is not known
+        copies, self._tensors = snapshot(jobs, [] if others else self._tensors)
+        self._waiting, self._sync = copies | others, sync
+        if not may_wait or time.monotonic() - self._began >= self.pause_seconds:
+            self._begin()
+
+    def _begin(self) -> None:
+        jobs, self._waiting, self._began = self._waiting, {}, time.monotonic()
+        self._thread = threading.Thread(target=self._write, args=(jobs, self._sync), name="checkpoint writer")
         self._thread.start()
 
     def _write(self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None]) -> None:
@@ -178,7 +200,14 @@ class Writer:
                 old.unlink()
 
     def wait(self) -> None:
-        """Return when everything is on disk; raises what made a write fail."""
+        """Return when everything is on disk, also what waits; raises what made a write fail."""
+        self.finish()
+        if self._waiting:
+            self._begin()
+            self.finish()
+
+    def finish(self) -> None:
+        """Return when the write that has begun is done; raises what made it fail."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

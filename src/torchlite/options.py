@@ -42,6 +42,7 @@ class TrainerOptions:
     save_every_epochs: int | None = None
     save_every_updates: int | None = None
     save_every_minutes: float | None = None
+    save_pause_seconds: float = 10.0
     keep_epochs: int | None = None
     max_minutes: float | None = None
     limit_train_batches: int | None = None
@@ -55,6 +56,8 @@ class TrainerOptions:
             value = getattr(self, name)
             if isinstance(value, int | float) and not value > 0:
                 raise UserError(f"trainer.{name}={value}: nothing would be trained or done; give a number above 0.")
+        if not self.save_pause_seconds >= 0:
+            raise UserError(f"trainer.save_pause_seconds={self.save_pause_seconds}: give a number from 0 upwards.")
         if self.clip_gradients is not None and (self.clip_grad_norm or self.clip_grad_value):
             raise UserError("trainer.clip_gradients replaces clip_grad_norm and clip_grad_value; set those to null.")
         check_averaging(self.ema_decay, self.swa_start_epoch, self.max_epochs)

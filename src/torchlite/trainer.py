@@ -56,7 +56,8 @@ class Trainer(TrainerOptions):
             self.micro_batch_size, self.clip_grad_norm, self.clip_grad_value, self.clip_gradients,
         )  # fmt: skip
         self.progress, self.epoch_averages, self.lr = Progress(), Averages(), schedule.lr
-        self.writer, self._best_is_new, self._saved_at = Writer(self.keep_epochs), False, time.monotonic()
+        self.writer = Writer(self.keep_epochs, self.save_pause_seconds)
+        self._best_is_new, self._saved_at = False, time.monotonic()
         self._may_leave = False  # a validation, in the midst of it
         if saved is not None:
             progress_state.restore(self, saved)
@@ -112,7 +113,7 @@ class Trainer(TrainerOptions):
         if self._validation_is_due(progress.epoch):  # a callback has just made it the last
             self.write_line(self.validate())
         progress.seconds, progress.epoch_seconds = progress.seconds + line["seconds/epoch"], 0.0
-        self.save()
+        self.save(may_wait=True)
         log.info(progress_state.sentence(self, line))
         self._stop_if_asked(saved=True)
 
@@ -129,9 +130,10 @@ class Trainer(TrainerOptions):
             self.log_update()
         if self._is_due_by_updates():
             self._validate_within_epoch()
-        saved = self._best_is_new or self._save_is_due()
+        due = self._save_is_due()
+        saved = due or self._best_is_new
         if saved:
-            self.save()
+            self.save(may_wait=not due)
         self._stop_if_asked(saved)
 
     # Validation
@@ -212,8 +214,11 @@ class Trainer(TrainerOptions):
         late = self.save_every_minutes and time.monotonic() - self._saved_at > 60 * self.save_every_minutes
         return bool(late or (self.save_every_updates and self.progress.update % self.save_every_updates == 0))
 
-    def save(self) -> None:
-        """Write, in this order: at the end of some epochs a numbered copy, last.pt, and best.pt when there is a new best."""
+    def save(self, may_wait: bool = False) -> None:
+        """Write, in this order: at the end of some epochs a numbered copy, last.pt, and best.pt when there is a new best.
+
+        What may wait is kept in memory for `save_pause_seconds` after the last write, and written when the run ends.
+        """
         self.updater.look()
         if self.progress.batch:
             self.progress.epoch_seconds = time.perf_counter() - self._epoch_started
@@ -222,10 +227,11 @@ class Trainer(TrainerOptions):
         if self.save_every_epochs and self.progress.batch == 0 and self.progress.epoch % self.save_every_epochs == 0:
             # Before last.pt, which a killed run goes on from: it comes to this one again, or has it
             jobs[self.record.checkpoint(f"epoch-{self.progress.epoch:04d}")] = state
+            may_wait = False
         jobs[self.record.checkpoint("last")] = state
         if self._best_is_new:
             jobs[self.record.checkpoint("best")] = progress_state.weights(self)
-        self.writer.save(jobs, sync=self.record.sync)
+        self.writer.save(jobs, sync=self.record.sync, may_wait=may_wait)
         self._best_is_new, self._saved_at = False, time.monotonic()
 
     def stop(self, reason: str) -> None:

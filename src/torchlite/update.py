@@ -64,7 +64,6 @@ class Updater:
     ) -> None:
         self.model, self.forward, self.task, self.optimizer, self.device = model, forward, task, optimizer, device
         self.precision = precision
-        self._autocast = self.autocast()
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.halving = micro_batch_size == "auto"
         self.micro_batch_size = micro_batch_size if isinstance(micro_batch_size, int) else None
@@ -132,9 +131,10 @@ class Updater:
         window = batch.ids.numel()
         while True:
             self._clear_gradients()
+            parts = []
             try:
-                cut = (batch,) if self.micro_batch_size is None else batch.split(self.micro_batch_size)
-                parts = [self._backward_part(part, window) for part in cut]
+                for part in (batch,) if self.micro_batch_size is None else batch.split(self.micro_batch_size):
+                    parts.append(self._backward_part(part, window))
             except torch.OutOfMemoryError as error:
                 if not self.halving or (self.micro_batch_size or window) == 1:
                     known = (self.halving, False, self.precision != "fp32")
@@ -144,16 +144,20 @@ class Updater:
                     raise
                 self._halve(window)
                 continue
-            self._losses = [losses for losses, _ in parts]
+            self._losses.clear()
             for losses, metrics in parts:
+                self._losses.append(losses)
                 self.averages.add({"loss": deferred(_as_they_are, losses), **metrics})
             return
 
     def _backward_part(self, part: Any, window: int) -> tuple[Tensor, dict[str, Any]]:
         """The losses, [B], without gradient, and the task's metrics."""
         try:
-            with self._autocast:
+            if self.precision == "fp32":  # no context: to enter one that does nothing takes time too
                 step = self.task.training_step(self.forward, part)
+            else:
+                with self.autocast():
+                    step = self.task.training_step(self.forward, part)
         except ValueError as error:
             if TOO_FEW_VALUES in str(error):
                 raise UserError(NO_STATISTICS) from error

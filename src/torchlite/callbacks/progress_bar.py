@@ -24,7 +24,7 @@ class ProgressBar(Callback):
         self.refresh_seconds = refresh_seconds
         self.bar: Any = None
         self._drawn = self._known = self._due = -math.inf  # when, in seconds of time.monotonic
-        self._images = 0  # since it was drawn
+        self._update = 0  # as it was drawn
         self._numbers = ""
 
     def on_fit_begin(self, trainer: Any) -> None:
@@ -41,26 +41,24 @@ class ProgressBar(Callback):
         self.bar.start()
 
     def on_batch_end(self, trainer: Any, batch: Any) -> None:
-        if self.bar is None:
-            return
-        self._images += batch.ids.numel()
-        now = time.monotonic()
-        if now < self._due:
+        if self.bar is None or (now := time.monotonic()) < self._due:
             return
         if now - self._known > LONG:
             self._known = now
             self._numbers = f"loss {trainer.updater.loss_sum.item() / len(batch.ids):.4f}"  # waits for the device
-        speed = "" if self._drawn < 0 else f"  {self._images / (now - self._drawn):,.0f} images/s"
-        self._drawn, self._images = now, 0
+        update = trainer.progress.update
+        images = (update - self._update) * len(batch.ids)
+        speed = "" if self._drawn < 0 else f"  {images / (now - self._drawn):,.0f} images/s"
+        self._drawn, self._update = now, update
         epoch = f"epoch {trainer.progress.epoch + 1}/{trainer.max_epochs}"
         began = time.monotonic()
-        self.bar.update(self.task, completed=trainer.progress.update, description=epoch, numbers=self._numbers + speed)
+        self.bar.update(self.task, completed=update, description=epoch, numbers=self._numbers + speed)
         self.bar.refresh()
         pause = min((time.monotonic() - began) / MOST_DRAWING, LONGEST_PAUSE)
         self._due = now + max(self.refresh_seconds, pause)
 
     def on_validation_end(self, trainer: Any, scores: dict[str, float]) -> None:
-        self._drawn, self._due, self._images = -math.inf, -math.inf, 0  # its seconds are not the training's
+        self._drawn = self._due = -math.inf  # its seconds are not the training's
 
     def on_log(self, trainer: Any, values: dict[str, float]) -> None:
         kind = next((kind for kind in ("update", "train") if f"{kind}/loss" in values), None)

@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from torchlite.errors import UserError
 
 Interval = Literal["update", "epoch", "validation"]
+AHEAD = 256  # factors computed at once
 
 
 class UpdateLR(LambdaLR):
@@ -27,18 +28,22 @@ class UpdateLR(LambdaLR):
 
     def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
         self.factor = factor
+        self._ahead: tuple[int, list[float]] = -1, []  # the number of a row of factors, and they
         super().__init__(optimizer, factor)
 
     def step(self, epoch: None = None) -> None:  # type: ignore[override]
         """What torch's does, in a tenth of its time: it is called after every update."""
         self.last_epoch += 1
         self._step_count += 1
-        factor = self.factor(self.last_epoch)
+        row, place = divmod(self.last_epoch, AHEAD)
+        if row != self._ahead[0]:
+            self._ahead = row, [self.factor(row * AHEAD + index) for index in range(AHEAD)]
+        factor = self._ahead[1][place]
         self._last_lr = [lr * factor for lr in self.base_lrs]
         set_learning_rates(self.optimizer, self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in super().state_dict().items() if name != "factor"}
+        return {name: value for name, value in super().state_dict().items() if name not in ("factor", "_ahead")}
 
 
 def constant(optimizer: Optimizer, total_updates: int, updates_per_epoch: int, warmup_epochs: float = 0.0) -> UpdateLR:
