@@ -68,3 +68,13 @@ def test_none_of_them_imports_torch(command: Command, tmp_path: Path, words: tup
     )
     done = command(str(probe), *words, env={"COMP_LINE": "train.py model="})
     assert done.code == 0 and "imported []" in done.stdout, done.text
+
+
+@pytest.mark.parametrize("script", ["train.py", "sweep.py status", "compare.py .", "reproduce.py x", "publish.py x y"])
+def test_a_folder_that_is_gone_is_said(tmp_path: Path, script: str) -> None:
+    (tmp_path / "gone").mkdir()
+    line = f"cd gone; rmdir ../gone; exec {sys.executable} {ROOT}/{script}"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1] == "The folder you are in has been deleted or moved; cd to one that is there."
+    assert "Traceback" not in done.stderr

@@ -54,6 +54,10 @@ TYPOS = [
     ("data.preprocess.mean=[0.1,0.2]", "data.preprocess.mean", "data.channels=1"),
     ("scheduler.warmup_epochs=31", "scheduler.warmup_epochs=31", "trainer.max_epochs=30"),  # G05
     ("trainer.max_epochs=0", "trainer.max_epochs=0", "nothing would be trained"),  # P03
+    ("trainer.save_pause_seconds=-1", "trainer.save_pause_seconds=-1", "from 0 upwards"),
+    ("optimizer.lr=inf", "optimizer.lr=inf", "a finite number"),
+    ("task.class_weights=[1,1,1,1,1,1,1,1,1,nan]", "task.class_weights=", "a finite number"),
+    ("model.weights=nowhere.pt", "model.weights=nowhere.pt", "there is no such file"),
     ("name=a/b", "name=a/b", "names a directory"),
     ("model.norm=[", "model.norm=[", "Quote the value"),
     ("data.root=a b=c", "data.root=a b=c", "Quote the value"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -103,10 +104,13 @@ def callbacks(nodes: dict[str, Any]) -> dict[str, Any]:
     return built
 
 
-def try_out(config: dict[str, Any], trainer: Any) -> Iterator[str]:
+def try_out(config: dict[str, Any], trainer: Any, is_resumed: bool = False) -> Iterator[str]:
     """What model, optimizer, schedule and callbacks of ours or of a library refuse, found without data, before a run."""
     import torch
 
+    weights = config["model"].get("weights") if weights_are_ours(locate(config["model"]["_target_"])) else None
+    if weights is not None and not is_resumed and not Path(weights).is_file():
+        yield f"model.weights={weights}: there is no such file."
     updates = 100
     try:
         if _is_library(config["optimizer"]):

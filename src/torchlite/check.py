@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import math
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -52,7 +53,7 @@ def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) 
     Args:
         trusted: top-level modules of the user that may be named; None, for a config typed here, allows any that is installed.
     """
-    problems = list(_left_open(config, ""))
+    problems = [*_left_open(config, ""), *_endless(config)]
     for group in KINDS:
         node = config.get(group)
         if isinstance(node, dict):
@@ -110,6 +111,15 @@ def _left_open(value: Any, path: str) -> Iterator[str]:
             yield from _left_open(item, f"{path}[{index}]")
     elif isinstance(value, str) and "${" in value:
         yield f"{path}: an interpolation inside an interpolation, or an escaped one, is not allowed."
+
+
+def _endless(config: dict[str, Any]) -> Iterator[str]:
+    """Numbers that are infinite or none, where nothing can be computed with them."""
+    for group in ("optimizer", "scheduler", "trainer", "task"):
+        for key, value in (config.get(group) or {}).items():
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, float) and not math.isfinite(number):
+                    yield f"{group}.{key}={value}: give a finite number."
 
 
 def _check_node(node: dict[str, Any], path: str, group: str | None, trusted: tuple[str, ...] | None) -> Iterator[str]:

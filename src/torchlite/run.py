@@ -68,7 +68,7 @@ def _run(composed: Composed) -> float | None:
         composed = resume.continued(composed, facts)
     elif directory is not None and composed.identity not in directory.name:
         raise UserError(f"{directory} was cut off before it wrote down what it is; start it again without resume.")
-    trainer, task = check(composed)
+    trainer, task = check(composed, is_resumed=facts is not None)
     if composed.config["dry_run"]:
         words = " ".join(composed.overrides) or "the defaults"
         return print(f"would run {composed.name} ({composed.identity}): {words}")
@@ -108,7 +108,7 @@ def claim(composed: Composed) -> Path:
     return record.claim_job(composed.sweep_directory, composed.overrides, composed.identity)
 
 
-def check(composed: Composed) -> tuple[Trainer, Any]:
+def check(composed: Composed, is_resumed: bool = False) -> tuple[Trainer, Any]:
     """The trainer and the task, when nothing is wrong with the config. Raises UserError with all problems; creates nothing."""
     config = composed.config
     problems = check_nodes(config, composed.trusted)
@@ -124,7 +124,7 @@ def check(composed: Composed) -> tuple[Trainer, Any]:
             problems.append(str(error))
         problems += check_together(config)
         if not problems:
-            problems += build.try_out(config, trainer)
+            problems += build.try_out(config, trainer, is_resumed)
     if problems:
         raise UserError("\n".join(problems))
     return trainer, task

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from torchlite.errors import INTERRUPTED, TERMINATED, WAITING
+from torchlite.errors import INTERRUPTED, TERMINATED, WAITING, refuse
 
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGUSR1: WAITING}
 PATIENCE = 2.0  # seconds that a run has left after a second signal
@@ -89,8 +89,13 @@ def ended(command: Callable[[], int]) -> int:
 def loading() -> Iterator[None]:
     """While this holds, a signal ends the process with a line: for imports before there is anything to lose.
 
-    What a signal raises in the midst of an import may be caught by what is imported, or land where Python drops it.
+    Exits where the working directory is gone. What a signal raises in the midst of an import may be caught by what is imported,
+    or land where Python drops it.
     """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise SystemExit(refuse("The folder you are in has been deleted or moved; cd to one that is there.")) from None
     # At its end Python searches all that is imported here for garbage once more, with torch for 0.7 s: not what is frozen
     atexit.register(gc.freeze)
     if threading.current_thread() is not threading.main_thread():
