@@ -235,9 +235,15 @@ def test_what_is_published_is_no_change_of_the_code(tmp_path: Path, monkeypatch:
     (tmp_path / "experiments" / "config.yaml").write_text("new: 1\n")
     state, patch = provenance.git_state()
     assert not patch and state["dirty"] is False
+    for words in (["add", "."], ["commit", "-qm", "published"]):
+        subprocess.run([*run, *words], cwd=tmp_path, check=True)
+    assert provenance.git_state() == (state, "")
     (tmp_path / "a.py").write_text("one = 2\n")
-    state, patch = provenance.git_state()
-    assert "+one = 2" in patch and "two" not in patch and "new: 1" not in patch and state["dirty"] is True
+    dirty, patch = provenance.git_state()
+    assert "+one = 2" in patch and "two" not in patch and "new: 1" not in patch
+    assert dirty == {"commit": state["commit"], "dirty": True}
+    subprocess.run([*run, "commit", "-qam", "changed"], cwd=tmp_path, check=True)
+    assert provenance.git_state()[0]["commit"] != state["commit"]
 
 
 def test_an_unreadable_name_in_a_failure_is_recorded_all_the_same(tmp_path: Path) -> None:

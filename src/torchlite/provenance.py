@@ -14,17 +14,24 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).resolve().parent
+LEDGER = "experiments"  # the folder of published results, which are no code
 
 
 def git_state() -> tuple[dict[str, Any], str]:
     """What code runs: `({"commit", "dirty", …}, patch)`.
 
-    The patch holds every change against the commit, untracked `.py` and `.yaml` files included, and is empty when there is
-    none. Without git or outside a repository the first part holds a hash of the package's source instead.
+    The commit is the latest that changed more than `experiments/`, whose code is HEAD's. The patch holds every change against
+    it, untracked `.py` and `.yaml` files included, and is empty when there is none. Without git or outside a repository the
+    first part holds a hash of the package's source instead.
     """
     top = _git(SOURCE, "rev-parse", "--show-toplevel")
     ours = top and _git(SOURCE, "ls-files", "--", ".")  # unpacked inside somebody's repository it is not part of that
-    commit = _git(SOURCE, "rev-parse", "HEAD") if ours else None
+    everything_else = ("--", ":(top)", f":(top,exclude){LEDGER}")
+    commit = (
+        (_git(SOURCE, "rev-list", "-1", "HEAD", *everything_else) or _git(SOURCE, "rev-parse", "HEAD"))
+        if ours
+        else None
+    )
     if top is None or commit is None:
         return {"commit": None, "source_sha256": _source_hash()}, ""
     patch = _patch(Path(top.strip()))
@@ -84,7 +91,7 @@ def _patch(top: Path) -> str | None:
             _git(top, "add", "--intent-to-add", "--", *names, GIT_INDEX_FILE=str(copy))
         # Whatever the user's git is set to
         plain = ("--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/")
-        code = (".", ":(exclude)experiments")  # the ledger is none
+        code = (".", f":(exclude){LEDGER}")
         return _git(top, "diff", "--binary", *plain, "HEAD", "--", *code, GIT_INDEX_FILE=str(copy))
 
 
