@@ -64,6 +64,22 @@ def test_words_of_a_group_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
     assert shlex.split(pages._command(group)) == ["python", "train.py", *typed]
 
 
+def test_a_page_says_what_lies_elsewhere_with_everyone() -> None:
+    """The data, and a folder of options; and shows one column where the monitored score is the final one."""
+    folder = ROOT / "experiments" / "digits_default"
+    runs = [read(run) for run in found(str(folder))]
+    facts = load(folder)
+    assert "DIR" not in (plain := pages.page("mine", facts, runs)) and "| val/acc1 | test/acc1 |" in plain
+    for one in runs:
+        one.facts["overrides"] = ["data=image_folder", "data.root=${data_dir}", "seed=0"]
+        one.facts["command"] = "python train.py --config-dir conf data=image_folder data.root=/home/me/images"
+    facts |= {"metric": "val/acc1", "groups": [{**facts["groups"][0], "words": "data=image_folder", "seeds": [0]}]}
+    shown = pages.page("mine", facts, runs)
+    assert "\npython train.py data=image_folder seed=0 data.root=DIR --config-dir CONF\n" in shown
+    assert "\npython reproduce.py experiments/mine --data-dir DIR\n" in shown and "Put for DIR where" in shown
+    assert "| typed | seeds | val/acc1 | a run takes |\n|---|---|---|---|\n" in shown
+
+
 def test_a_run_without_validation_has_no_such_score(tmp_path: Path) -> None:
     result = {**RESULT, "best": {"update": 4}, "last": {}}
     metrics = [{"update": 4, "epoch": 1, "train/loss": 1.0}]

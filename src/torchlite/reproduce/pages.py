@@ -1,6 +1,7 @@
 """An entry for people: its page, its picture, and the table of all entries."""
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ Nothing here is ever imported. This page is written by `publish.py`; [docs/repro
 | entry | question | runs | result |
 |---|---|---|---|
 """
+DATA_ROOT, CONFIG_DIR = "data.root=DIR", "--config-dir CONF"
 
 
 def write(folder: Path, facts: dict[str, Any], runs: Sequence[Past]) -> None:
@@ -30,11 +32,13 @@ def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
     """The page of an entry."""
     first, metric = runs[0], facts["metric"]
     monitor = first.facts["config"]["trainer"]["monitor"]
+    both = metric != monitor  # without a test part they are the same score
     rows = [
-        f"| {_code(group['words'] or 'the defaults')} | {_seeds(group)} | {_validated(group)} | {_score(group)} | "
-        f"{group['seconds']:.0f} s |"
+        f"| {_code(group['words'] or 'the defaults')} | {_seeds(group)} | {f'{_validated(group)} | ' if both else ''}"
+        f"{_score(group)} | {group['seconds']:.0f} s |"
         for group in facts["groups"]
     ]
+    elsewhere = _elsewhere(runs)
     lines = [
         f"# {name}",
         "",
@@ -42,17 +46,19 @@ def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
         "",
         f"![{_drawn(runs)} by epoch](curve.png)",
         "",
-        f"| typed | seeds | {monitor} | {metric} | a run takes |",
-        "|---|---|---|---|---|",
+        f"| typed | seeds | {f'{monitor} | ' if both else ''}{metric} | a run takes |",
+        "|---|---|---|---|" + "---|" * both,
         *rows,
         "",
         "Where there are several seeds: mean ± standard deviation. To make it, and to repeat it from this folder:",
         "",
         "```",
-        *(_command(group) for group in facts["groups"]),
+        *(" ".join([_command(group), *elsewhere]) for group in facts["groups"]),
         repeating(name, runs),
         "```",
         "",
+        *(["Put for DIR where the data lies with you.", ""] if DATA_ROOT in elsewhere else []),
+        *(["Put for CONF the folder of options that came with the code.", ""] if CONFIG_DIR in elsewhere else []),
         *_made_with(facts, runs),
     ]
     return "\n".join(lines) + "\n"
@@ -61,11 +67,20 @@ def page(name: str, facts: dict[str, Any], runs: Sequence[Past]) -> str:
 def repeating(name: str, runs: Sequence[Past]) -> str:
     """What a teammate types to repeat an entry."""
     words = [f"python reproduce.py experiments/{name}", *(f"--allow-env {variable}" for variable in _asked(runs))]
+    if DATA_ROOT in _elsewhere(runs):
+        words.append("--data-dir DIR")
     if any(needs_network(past) for past in runs):
         words.append("--allow-network")
     if any(past.patch or past.modules for past in runs):
         words.append("--trust-code")
     return " ".join(words)
+
+
+def _elsewhere(runs: Sequence[Past]) -> list[str]:
+    """What has to be typed besides, as it says where something lies, which is another place with everyone."""
+    roots = any(word.lstrip("+").startswith("data.root=") for past in runs for word in past.facts["overrides"])
+    folders = any(re.search(r"\s(--config-dir|-cd)\b", past.facts.get("command") or "") for past in runs)
+    return [word for word, needed in ((DATA_ROOT, roots), (CONFIG_DIR, folders)) if needed]
 
 
 def _asked(runs: Sequence[Past]) -> list[str]:
