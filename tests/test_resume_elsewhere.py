@@ -110,6 +110,16 @@ def test_a_run_that_asked_for_a_gpu_goes_on_without_one(typed: Typed, tmp_path: 
     assert result(run)["updates"] == result(run)["last"]["update"]
 
 
+@pytest.mark.parametrize("word", ["resume=auto", "resume={}"])
+def test_a_run_whose_result_was_lost_goes_on(stopped: Typed, tmp_path: Path, word: str) -> None:
+    assert stopped(20, *BASE, "name=cut").code == 143
+    run = the_run(tmp_path / "outputs")
+    (run / "result.json").unlink()
+    done = stopped(None, *BASE, "name=cut", word.format(run))
+    assert done.code == 0 and "going on after update 20" in done.stdout, done.text
+    assert the_run(tmp_path / "outputs") == run and result(run)["status"] == "finished"
+
+
 def test_what_goes_on_with_other_code_or_libraries_is_recorded(stopped: Typed, tmp_path: Path) -> None:
     assert stopped(20, *BASE).code == 143
     run = the_run(tmp_path / "outputs")

@@ -51,19 +51,25 @@ def target(composed: Composed, outputs: Path) -> tuple[Path | None, Path | None]
         return directory, path
     if not path.is_dir():
         raise UserError(f"resume={asked}: there is no such directory; give a run directory, or auto.")
-    if not (path / "result.json").is_file():
-        raise UserError(f"resume={asked}: this is no run directory (it has no result.json).")
+    if _written(path) is None:
+        raise UserError(f"resume={asked}: this is no run directory (it has neither result.json nor run.json).")
     return path.resolve(), None
 
 
 def _newest(outputs: Path, identity: str) -> Path | None:
-    runs = [path.parent for path in outputs.glob(f"*/*-{identity}*/result.json")]
-    runs = sorted(runs, key=lambda run: (run / "result.json").stat().st_mtime, reverse=True)
+    written = {path: file for path in outputs.glob(f"*/*-{identity}*") if (file := _written(path)) is not None}
+    runs = sorted(written, key=lambda run: written[run].stat().st_mtime, reverse=True)
     unfinished = [run for run in runs if record.read_result(run).get("status") != record.FINISHED]
     free = [run for run in unfinished if not record.is_locked(run)]
     if len(free) < len(unfinished):
         log.warning("resume=auto: a run of this config is being written by another process; that one is left alone")
     return next(iter(free + [run for run in runs if run not in unfinished]), None)
+
+
+def _written(path: Path) -> Path | None:
+    """The file that tells how far a run came, else one that makes the folder known as a run's; None where it is no run."""
+    names = ("result.json", "run.json", record.BEGUN)
+    return next((path / name for name in names if (path / name).is_file()), None)
 
 
 def facts(directory: Path) -> dict[str, Any] | None:
