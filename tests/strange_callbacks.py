@@ -2,6 +2,8 @@
 
 import errno
 import os
+import signal
+import time
 from typing import Any
 
 import torch
@@ -46,3 +48,24 @@ class FullDisk(Callback):
         if trainer.progress.epoch == self.epoch and not os.path.exists(self.file):
             open(self.file, "w").close()
             raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Slow(Callback):
+    """Makes every update take longer."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def on_batch_end(self, trainer: Any, batch: Any) -> None:
+        time.sleep(self.seconds)
+
+
+class Killed(Callback):
+    """Kills this process without warning when an update has been applied."""
+
+    def __init__(self, update: int) -> None:
+        self.update = update
+
+    def on_batch_end(self, trainer: Any, batch: Any) -> None:
+        if trainer.progress.update == self.update:
+            os.kill(os.getpid(), signal.SIGKILL)

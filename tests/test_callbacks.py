@@ -107,6 +107,9 @@ def test_the_bar_shows_numbers_from_the_first_update_on(monkeypatch: pytest.Monk
 
     assert "1/10" in (first := drawn_after(2.0)) and "epoch 1/2" in first and "loss 2.3000" in first
     assert "2 images/s" in drawn_after(2.0)
+    batch.ids = torch.arange(1)  # the last of an epoch
+    assert "2 images/s" in drawn_after(2.0)
+    batch.ids = torch.arange(4)
     assert drawn_after(0.1) == ""
     bar.on_log(trainer, {"update/loss": 1.25, "update/acc1": 0.5, "images_per_second": 2.0})
     updater.loss_sum = torch.tensor(4.0)

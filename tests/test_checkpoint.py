@@ -18,6 +18,7 @@ from tests.conftest import Typed
 from tests.runs import result, same, state, the_run
 from torchlite import checkpoint
 from torchlite.errors import UserError
+from torchlite.randomness import generators
 
 
 def some_state(number: int = 0) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def some_state(number: int = 0) -> dict[str, Any]:
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
-    saved = some_state(3) | {"nested": [1, 2.5, None, "text", {"a": (1, 2)}], "generators": checkpoint.generators()}
+    saved = some_state(3) | {"nested": [1, 2.5, None, "text", {"a": (1, 2)}], "generators": generators()}
     checkpoint.save(tmp_path / "last.pt", saved)
     assert same(checkpoint.load(tmp_path / "last.pt"), saved)
 

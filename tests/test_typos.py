@@ -56,7 +56,8 @@ TYPOS = [
     ("trainer.max_epochs=0", "trainer.max_epochs=0", "nothing would be trained"),  # P03
     ("trainer.save_pause_seconds=-1", "trainer.save_pause_seconds=-1", "from 0 upwards"),
     ("optimizer.lr=inf", "optimizer.lr=inf", "a finite number"),
-    ("task.class_weights=[1,1,1,1,1,1,1,1,1,nan]", "task.class_weights=", "a finite number"),
+    ("task.class_weights=[1,1,1,1,1,1,1,1,1,nan]", "task.class_weights[9]=nan", "a finite number"),
+    ("model.dropout=nan", "model.dropout=nan", "a finite number"),
     ("model.weights=nowhere.pt", "model.weights=nowhere.pt", "there is no such file"),
     ("name=a/b", "name=a/b", "names a directory"),
     ("model.norm=[", "model.norm=[", "Quote the value"),
@@ -144,7 +145,7 @@ def test_a_sweep_is_refused_as_a_whole(typed: Typed, tmp_path: Path, words: str,
     [
         ("model.widths=[]", "model.widths"),
         ("model=mlp model.widths=[0]", "model.widths=[0]"),
-        ("model=mlp model.dropout=nan", "model.dropout=nan: give a probability"),
+        ("model=mlp model.dropout=-0.5", "model.dropout=-0.5: give a probability"),
         ("trainer.device=meta", "trainer.device=meta"),
         ("trainer.num_threads=100000", "trainer.num_threads=100000"),
         ("data.batch_size=100000", "data.batch_size"),

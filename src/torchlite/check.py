@@ -53,7 +53,7 @@ def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) 
     Args:
         trusted: top-level modules of the user that may be named; None, for a config typed here, allows any that is installed.
     """
-    problems = [*_left_open(config, ""), *_endless(config)]
+    problems = [*_left_open(config, ""), *_endless(config, "")]
     for group in KINDS:
         node = config.get(group)
         if isinstance(node, dict):
@@ -113,13 +113,18 @@ def _left_open(value: Any, path: str) -> Iterator[str]:
         yield f"{path}: an interpolation inside an interpolation, or an escaped one, is not allowed."
 
 
-def _endless(config: dict[str, Any]) -> Iterator[str]:
-    """Numbers that are infinite or none, where nothing can be computed with them."""
-    for group in ("optimizer", "scheduler", "trainer", "task"):
-        for key, value in (config.get(group) or {}).items():
-            for number in value if isinstance(value, list) else [value]:
-                if isinstance(number, float) and not math.isfinite(number):
-                    yield f"{group}.{key}={value}: give a finite number."
+def _endless(value: Any, path: str) -> Iterator[str]:
+    """Numbers that are none, and infinite ones of the groups where nothing can be computed with them."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _endless(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _endless(item, f"{path}[{index}]")
+    elif isinstance(value, float) and (
+        math.isnan(value) or (math.isinf(value) and path.startswith(("optimizer.", "scheduler.", "trainer.", "task.")))
+    ):
+        yield f"{path}={value}: give a finite number, or null where none is meant."
 
 
 def _check_node(node: dict[str, Any], path: str, group: str | None, trusted: tuple[str, ...] | None) -> Iterator[str]:

@@ -11,14 +11,13 @@ import errno
 import logging
 import math
 import os
-import random
 import re
 import threading
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -162,21 +161,39 @@ class Writer:
 
     def save(
         self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None] = lambda: None, may_wait: bool = False
-    ) -> None:
-        """Write states in the order given, after those given before. Raises what made an earlier write fail.
+    ) -> bool:
+        """Write states in the order given, after those given before; whether that has begun.
 
         Args:
             sync: called before; puts on disk what the states count.
             may_wait: within `pause_seconds` of the last write they are kept in memory, until `wait` or the next save that is
                 written; a later state of the same path takes the place of one that waits.
+
+        Raises:
+            MachineError: an earlier write failed; what waits is let go.
         """
         self.finish()
         others = {path: state for path, state in self._waiting.items() if path not in jobs}
-        # Which of the old tensors the others hold is not known
-        copies, self._tensors = snapshot(jobs, [] if others else self._tensors)
-        self._waiting, self._sync = copies | others, sync
-        if not may_wait or time.monotonic() - self._began >= self.pause_seconds:
+        needed = {id(tensor) for tensor in _tensors(others)}
+        copies, self._tensors = snapshot(jobs, [tensor for tensor in self._tensors if id(tensor) not in needed])
+        self._waiting, self._sync = others | copies, sync
+        begins = not may_wait or time.monotonic() - self._began >= self.pause_seconds
+        if begins:
             self._begin()
+        return begins
+
+    @contextlib.contextmanager
+    def flushed(self) -> Iterator[None]:
+        """Everything is on disk after this, also what waits. What fails then is logged where something else has failed."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self.wait()
+            except Exception as failure:
+                log.error(f"{failure}")
+            raise
+        self.wait()
 
     def _begin(self) -> None:
         jobs, self._waiting, self._began = self._waiting, {}, time.monotonic()
@@ -212,8 +229,17 @@ class Writer:
             self._thread.join()
             self._thread = None
         if self._failure is not None:
-            failure, self._failure = self._failure, None
+            failure, self._failure, self._waiting = self._failure, None, {}
             raise failure
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors within."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(item)
 
 
 def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Tensor]]:
@@ -250,32 +276,6 @@ def snapshot(state: Any, old: list[Tensor] | None = None) -> tuple[Any, list[Ten
         return value
 
     return copy(state), list(copies.values())
-
-
-def generators() -> dict[str, Any]:
-    """The state of Python's, numpy's and torch's generators, as plain types and tensors."""
-    name, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
-    version, words, cached = random.getstate()
-    state = {
-        "python": [version, torch.tensor(words), cached],  # 625 words, each of which pickling would call Python for
-        "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), int(position), int(has_gauss), float(gauss)],
-        "torch": torch.get_rng_state(),
-    }
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state_all()
-    return state
-
-
-def restore_generators(state: dict[str, Any]) -> None:
-    """Put all generators where `generators` found them."""
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(torch.as_tensor(words).tolist()), gauss))
-    name, keys, position, has_gauss, cached = state["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
-    torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available():
-        for index, own in enumerate(state["cuda"][: torch.cuda.device_count()]):  # there may be more here, or fewer
-            torch.cuda.set_rng_state(own, index)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from torchlite import checkpoint
+from torchlite import checkpoint, randomness
 from torchlite.errors import UserError
 
 log = logging.getLogger("torchlite")
@@ -68,7 +68,7 @@ def state(trainer: Any) -> dict[str, Any]:
         "skipped": trainer.updater.skipped,
         "micro_batch_size": trainer.updater.micro_batch_size,
         "lr": trainer.lr,
-        "generators": checkpoint.generators(),
+        "generators": randomness.generators(),
     }
 
 
@@ -104,7 +104,7 @@ def restore(trainer: Any, saved: dict[str, Any]) -> None:
             trainer.average.load_state_dict(saved["average"])
         trainer.epoch_averages.load_state_dict(saved["sums"][0])
         trainer.updater.averages.load_state_dict(saved["sums"][1])
-        checkpoint.restore_generators(saved["generators"])
+        randomness.restore_generators(saved["generators"])
     except (RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"The checkpoint is of another model or optimizer than this config's: {reason}") from error

@@ -124,7 +124,8 @@ def modules(config: dict[str, Any]) -> dict[str, tuple[dict[str, str], str]]:
 def not_recorded(own: Iterable[str]) -> list[str]:
     """The imported files that neither git, nor the patch, nor the modules in `own` hold, sorted; [] without git.
 
-    They are those that git is told to ignore, and those outside the repository that only another file imports.
+    They are those that git is told to ignore, and those outside the repository, or in its ledger, that only another file
+    imports.
     """
     top = _git(SOURCE, "rev-parse", "--show-toplevel")
     if top is None:
@@ -141,7 +142,8 @@ def not_recorded(own: Iterable[str]) -> list[str]:
             continue
         path = Path(file).resolve()
         if path.is_file() and not any(path.is_relative_to(folder) for folder in installed):
-            (inside if path.is_relative_to(Path(top.strip()).resolve()) else outside).append(str(path))
+            here, ledger = Path(top.strip()).resolve(), Path(top.strip()).resolve() / LEDGER
+            (inside if path.is_relative_to(here) and not path.is_relative_to(ledger) else outside).append(str(path))
     ignored = _git(SOURCE, "check-ignore", "--", *inside) or "" if inside else ""  # none: git ends with 1
     return sorted({*outside, *ignored.splitlines()})
 

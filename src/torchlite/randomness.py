@@ -7,6 +7,7 @@ and there is no generator state to save. It uses wrapping 64-bit integer arithme
 
 import os
 import random
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -111,3 +112,29 @@ def determinism() -> dict[str, bool]:
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "tf32": torch.backends.cuda.matmul.allow_tf32,
     }
+
+
+def generators() -> dict[str, Any]:
+    """The state of Python's, numpy's and torch's generators, as plain types and tensors."""
+    name, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
+    version, words, cached = random.getstate()
+    state = {
+        "python": [version, torch.tensor(words), cached],  # 625 words, each of which pickling would call Python for
+        "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), int(position), int(has_gauss), float(gauss)],
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_generators(state: dict[str, Any]) -> None:
+    """Put all generators where `generators` found them."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(torch.as_tensor(words).tolist()), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        for index, own in enumerate(state["cuda"][: torch.cuda.device_count()]):  # there may be more here, or fewer
+            torch.cuda.set_rng_state(own, index)

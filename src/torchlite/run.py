@@ -110,7 +110,8 @@ def claim(composed: Composed) -> Path:
 
 def check(composed: Composed, is_resumed: bool = False) -> tuple[Trainer, Any]:
     """The trainer and the task, when nothing is wrong with the config. Raises UserError with all problems; creates nothing."""
-    config = composed.config
+    config, sweep = composed.config, composed.sweep_directory
+    is_resumed = is_resumed or (sweep is not None and record.find(sweep, composed.identity) is not None)
     problems = check_nodes(config, composed.trusted)
     if not problems:
         try:

@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from torchlite import progress as progress_state
-from torchlite.checkpoint import Writer, restore_generators
+from torchlite.checkpoint import Writer
 from torchlite.evaluation import evaluate
 from torchlite.metrics import Averages
 from torchlite.optim import WeightAverage
 from torchlite.options import TrainerOptions
 from torchlite.progress import Progress
+from torchlite.randomness import restore_generators
 from torchlite.stopping import StopRequest
 from torchlite.update import Updater
 
@@ -66,13 +67,10 @@ class Trainer(TrainerOptions):
         if saved is not None:  # whatever a callback has drawn
             restore_generators(saved["generators"])
         model.train()
-        try:
-            with StopRequest(self.max_minutes).listening() as self.stop_request:
-                # A callback's stop waits for the epoch's end, also when the run was cut in between
-                while self.progress.epoch < self.max_epochs and (not self.progress.stop_reason or self.progress.batch):
-                    self.train_epoch()
-        finally:
-            self.writer.wait()
+        with self.writer.flushed(), StopRequest(self.max_minutes).listening() as self.stop_request:
+            # A callback's stop waits for the epoch's end, also when the run was cut in between
+            while self.progress.epoch < self.max_epochs and (not self.progress.stop_reason or self.progress.batch):
+                self.train_epoch()
         if self.progress.stop_reason:
             log.info(f"stopped after epoch {self.progress.epoch}: {self.progress.stop_reason}")
         self.weights_are = progress_state.load_best(self)
@@ -231,8 +229,9 @@ class Trainer(TrainerOptions):
         jobs[self.record.checkpoint("last")] = state
         if self._best_is_new:
             jobs[self.record.checkpoint("best")] = progress_state.weights(self)
-        self.writer.save(jobs, sync=self.record.sync, may_wait=may_wait)
-        self._best_is_new, self._saved_at = False, time.monotonic()
+        if self.writer.save(jobs, sync=self.record.sync, may_wait=may_wait):
+            self._saved_at = time.monotonic()
+        self._best_is_new = False
 
     def stop(self, reason: str) -> None:
         """Ask the loop to end after this epoch."""

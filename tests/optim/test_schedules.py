@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
 from torchlite.errors import UserError
 from torchlite.optim import ScheduleStepper
-from torchlite.optim.schedules import Plateau, constant, cosine, multistep, onecycle, step
+from torchlite.optim.schedules import Plateau, UpdateLR, constant, cosine, multistep, onecycle, step
 
 BASE = 0.4
 SCHEDULES = [constant, cosine, onecycle, step, multistep]
@@ -54,6 +54,24 @@ def test_warm_up_is_linear_and_ends_at_the_rate(schedule: Callable, warmup_epoch
     assert rates[warmup - 1] == BASE
     if warmup < 40:
         assert rates[warmup] == pytest.approx(BASE)
+
+
+def test_a_factor_of_ones_own_is_asked_for_no_update_past_the_end() -> None:
+    """Such as one that is not defined there; and its schedule restored at another update gives that one's rate."""
+    optimizer = sgd()
+    schedule = UpdateLR(optimizer, lambda update: math.sqrt(1 - update / 50))
+    for _ in range(50):
+        optimizer.step()
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"] == 0
+    for ahead in (1, 256):
+        schedule = UpdateLR(optimizer := sgd(), lambda update: 1 / (1 + update), ahead)
+        schedule.step()
+        schedule.load_state_dict(schedule.state_dict() | {"last_epoch": 299})
+        schedule.step()
+        assert optimizer.param_groups[0]["lr"] == BASE / 301 and set(schedule.state_dict()).isdisjoint(
+            {"ahead", "_ahead"}
+        )
 
 
 def test_constant() -> None:

@@ -109,6 +109,21 @@ def test_the_same_command_again_skips_what_is_finished(typed: Typed, tmp_path: P
     assert len(after) == 3 and before.items() <= after.items()
 
 
+def test_the_same_command_again_needs_no_weights_that_have_gone(typed: Typed, tmp_path: Path) -> None:
+    """What it began with is in each job's checkpoint; a new job is refused before anything is run."""
+    words = ["-m", "model=mlp", "trainer.max_epochs=1", "name=s", "model.weights=pre.pt"]
+    assert typed("model=mlp", "trainer.max_epochs=1", "name=pre").code == 0
+    (best,) = (tmp_path / "outputs" / "pre").rglob("best.pt")
+    best.rename(tmp_path / "pre.pt")
+    assert typed(*words, "seed=0,1").code == 0
+    (tmp_path / "pre.pt").unlink()
+    done = typed(*words, "seed=0,1")
+    assert done.code == 0, done.text
+    done = typed(*words, "optimizer.lr=0.001,0.002")
+    assert done.code == 2 and "model.weights=pre.pt: there is no such file" in done.stderr
+    assert len(jobs(tmp_path)) == 2
+
+
 def test_a_key_of_the_swept_options_need_not_be_the_defaults(typed: Typed, tmp_path: Path) -> None:
     done = typed("-m", *WORDS[:2], "name=s", "optimizer=sgd,rmsprop", "optimizer.momentum=0.5")
     assert done.code == 0, done.text

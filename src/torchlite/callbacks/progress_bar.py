@@ -24,7 +24,7 @@ class ProgressBar(Callback):
         self.refresh_seconds = refresh_seconds
         self.bar: Any = None
         self._drawn = self._known = self._due = -math.inf  # when, in seconds of time.monotonic
-        self._update = 0  # as it was drawn
+        self._update = self._images = 0  # as it was drawn, and in a whole batch
         self._numbers = ""
 
     def on_fit_begin(self, trainer: Any) -> None:
@@ -47,7 +47,8 @@ class ProgressBar(Callback):
             self._known = now
             self._numbers = f"loss {trainer.updater.loss_sum.item() / len(batch.ids):.4f}"  # waits for the device
         update = trainer.progress.update
-        images = (update - self._update) * len(batch.ids)
+        self._images = max(self._images, len(batch.ids))  # an epoch's last batch may hold fewer
+        images = (update - self._update) * self._images
         speed = "" if self._drawn < 0 else f"  {images / (now - self._drawn):,.0f} images/s"
         self._drawn, self._update = now, update
         epoch = f"epoch {trainer.progress.epoch + 1}/{trainer.max_epochs}"

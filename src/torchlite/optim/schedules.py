@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from torchlite.errors import UserError
 
 Interval = Literal["update", "epoch", "validation"]
-AHEAD = 256  # factors computed at once
+AHEAD = 256  # factors that the schedules here compute at once
 
 
 class UpdateLR(LambdaLR):
@@ -26,8 +26,12 @@ class UpdateLR(LambdaLR):
 
     interval: ClassVar[Interval] = "update"
 
-    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
-        self.factor = factor
+    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float], ahead: int = 1) -> None:
+        """
+        Args:
+            ahead: factors computed at once, which is cheaper; with 1 `factor` is called for no later update than the next.
+        """
+        self.factor, self.ahead = factor, ahead
         self._ahead: tuple[int, list[float]] = -1, []  # the number of a row of factors, and they
         super().__init__(optimizer, factor)
 
@@ -35,21 +39,23 @@ class UpdateLR(LambdaLR):
         """What torch's does, in a tenth of its time: it is called after every update."""
         self.last_epoch += 1
         self._step_count += 1
-        row, place = divmod(self.last_epoch, AHEAD)
+        row, place = divmod(self.last_epoch, self.ahead)
         if row != self._ahead[0]:
-            self._ahead = row, [self.factor(row * AHEAD + index) for index in range(AHEAD)]
+            self._ahead = row, [self.factor(row * self.ahead + index) for index in range(self.ahead)]
         factor = self._ahead[1][place]
         self._last_lr = [lr * factor for lr in self.base_lrs]
         set_learning_rates(self.optimizer, self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in super().state_dict().items() if name not in ("factor", "_ahead")}
+        return {
+            name: value for name, value in super().state_dict().items() if name not in ("factor", "ahead", "_ahead")
+        }
 
 
 def constant(optimizer: Optimizer, total_updates: int, updates_per_epoch: int, warmup_epochs: float = 0.0) -> UpdateLR:
     """The rate of the optimizer throughout, after the warm-up."""
     warmup = warmup_updates(warmup_epochs, total_updates, updates_per_epoch)
-    return UpdateLR(optimizer, _after_warmup(warmup, lambda update: 1.0))
+    return UpdateLR(optimizer, _after_warmup(warmup, lambda update: 1.0), AHEAD)
 
 
 def cosine(
@@ -73,7 +79,7 @@ def cosine(
         progress = 1.0 if update >= total_updates else (update - warmup) / (total_updates - warmup)
         return anneal(1.0, final_lr_ratio, progress)
 
-    return UpdateLR(optimizer, _after_warmup(warmup, factor))
+    return UpdateLR(optimizer, _after_warmup(warmup, factor), AHEAD)
 
 
 def onecycle(
@@ -109,7 +115,7 @@ def onecycle(
             return anneal(initial_lr_ratio, 1.0, update / peak)
         return anneal(1.0, final_lr_ratio, (update - peak) / (last - peak))
 
-    return UpdateLR(optimizer, factor)
+    return UpdateLR(optimizer, factor, AHEAD)
 
 
 def step(
@@ -125,7 +131,7 @@ def step(
     _require(0 < gamma <= 1, "gamma", gamma, "above 0 and at most 1")
     warmup = warmup_updates(warmup_epochs, total_updates, updates_per_epoch)
     return UpdateLR(
-        optimizer, _after_warmup(warmup, lambda update: gamma ** (update // updates_per_epoch // step_epochs))
+        optimizer, _after_warmup(warmup, lambda update: gamma ** (update // updates_per_epoch // step_epochs)), AHEAD
     )
 
 
@@ -147,7 +153,7 @@ def multistep(
         epoch = update // updates_per_epoch
         return gamma ** sum(milestone <= epoch for milestone in milestones)
 
-    return UpdateLR(optimizer, _after_warmup(warmup, factor))
+    return UpdateLR(optimizer, _after_warmup(warmup, factor), AHEAD)
 
 
 class Plateau(ReduceLROnPlateau):
