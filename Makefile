@@ -1,4 +1,4 @@
-# Every target makes .venv first when it is missing or older than what it was made from.
+# Every target but clean makes .venv first when it is missing or older than what it was made from.
 #   make train ARGS="optimizer=sgd seed=1"   make test   make test-slow   make lint   make bench   make verify
 # PYTHON=/path/to/python3.12 names the Python that makes .venv. All paths are relative: a clone's path may hold spaces.
 

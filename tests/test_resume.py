@@ -44,10 +44,6 @@ OFTEN = (
     "plain",
     "a callback that draws",
     "micro-batches, a trailing window",
-    "small_cnn and dropout",
-    "mixup",
-    "ema",
-    "onecycle",
 )
 
 
@@ -137,6 +133,7 @@ def test_a_directory_alone_is_enough(stopped: Typed, typed: Typed, tmp_path: Pat
     assert result(run)["status"] == "finished" and "going on after update 20" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_directory_alone_is_enough_without_modules_of_ones_own(typed: Typed, tmp_path: Path) -> None:
     words = [*BASE, "optimizer=sgd", "seed=5"]
     assert typed(*words, "name=straight").code == 0
@@ -149,6 +146,7 @@ def test_a_directory_alone_is_enough_without_modules_of_ones_own(typed: Typed, t
     assert lines(run) == lines(the_run(tmp_path / "outputs" / "straight"))
 
 
+@pytest.mark.slow
 def test_another_time_limit_and_another_logger_make_no_other_run(typed: Typed, tmp_path: Path) -> None:
     words = [*BASE, "name=cut", "resume=auto"]
     for word in ("trainer.max_minutes=0.00001", "trainer.max_minutes=0.00002", "callbacks.tensorboard=null"):

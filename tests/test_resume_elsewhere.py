@@ -59,6 +59,7 @@ def test_a_run_goes_on_with_data_that_has_moved(
     assert done.code == 0 and result(run)["status"] == "finished", done.text
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_the_file_it_began_from(stopped: Typed, tmp_path: Path) -> None:
     assert stopped(None, *BASE, "trainer.max_epochs=1", "name=first").code == 0
     best = the_run(tmp_path / "outputs" / "first") / "checkpoints" / "best.pt"
@@ -176,7 +177,7 @@ def test_whoever_meets_the_full_disk_the_run_says_how_it_goes_on(typed: Typed, t
     assert result(run)["status"] == "finished"
 
 
-@pytest.mark.parametrize("model", ["resnet18", "timm"])
+@pytest.mark.parametrize("model", [pytest.param("resnet18", marks=pytest.mark.slow), "timm"])
 def test_a_run_goes_on_without_a_network_to_have_pretrained_weights_from(
     stopped: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:

@@ -142,7 +142,9 @@ def test_killed_while_what_waited_is_written_equals_straight(typed: Typed, tmp_p
     assert_same_run(straight, the_run(tmp_path / "outputs" / "cut"))
 
 
-@pytest.mark.parametrize("call", [5, 34, 45])
+@pytest.mark.parametrize(
+    "call", [pytest.param(5, marks=pytest.mark.slow), 34, pytest.param(45, marks=pytest.mark.slow)]
+)
 def test_a_kill_costs_a_little_more_and_no_bit(typed: Typed, tmp_path: Path, call: int) -> None:
     """E01: the first epoch's end is on disk, later ones were in memory."""
     assert typed(*LONG, "name=straight").code == 0

@@ -20,7 +20,11 @@ from tests.conftest import ROOT, Command, Typed
 from tests.runs import BASE, assert_same_run, result, the_run
 from torchlite import stopping
 
-SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 75)]
+SIGNALS = [
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    (signal.SIGTERM, 143),
+    pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.slow),
+]
 PLACES = {
     "code written down": "torchlite.provenance.git_state",
     "model built": "torchlite.run._network",

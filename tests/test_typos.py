@@ -59,6 +59,7 @@ TYPOS = [
     ("task.class_weights=[1,1,1,1,1,1,1,1,1,nan]", "task.class_weights[9]=nan", "a finite number"),
     ("model.dropout=nan", "model.dropout=nan", "a finite number"),
     ("model.weights=nowhere.pt", "model.weights=nowhere.pt", "there is no such file"),
+    ("callbacks=early_stopping callbacks.early_stopping.min_delta=-1", "min_delta=-1"),
     ("name=a/b", "name=a/b", "names a directory"),
     ("model.norm=[", "model.norm=[", "Quote the value"),
     ("data.root=a b=c", "data.root=a b=c", "Quote the value"),

@@ -142,7 +142,7 @@ def test_h05_classes_of_streams_are_matched_by_name() -> None:
         data(train, val=Named(["a", "d"], samples_per_epoch=8))
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_stream_that_ends_early_is_named(num_workers: int) -> None:
     said = "data.train ended after {} samples; its samples_per_epoch says {}"
     with pytest.raises(UserError, match=said.format(40, 50)):

@@ -33,6 +33,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return torch.load(run / "checkpoints" / "last.pt", weights_only=True)["model"]
 
 
+@pytest.mark.slow
 def test_the_second_job_equals_the_same_run_alone(typed: Typed, tmp_path: Path) -> None:
     """C07, T13: nothing leaks from one job of a process into the next."""
     words = [word for word in WORDS if word != "+model.norm=batch"]
@@ -109,6 +110,7 @@ def test_the_same_command_again_skips_what_is_finished(typed: Typed, tmp_path: P
     assert len(after) == 3 and before.items() <= after.items()
 
 
+@pytest.mark.slow
 def test_the_same_command_again_needs_no_weights_that_have_gone(typed: Typed, tmp_path: Path) -> None:
     """What it began with is in each job's checkpoint; a new job is refused before anything is run."""
     words = ["-m", "model=mlp", "trainer.max_epochs=1", "name=s", "model.weights=pre.pt"]
@@ -172,6 +174,7 @@ def test_what_another_launch_finished_meanwhile_has_not_failed(
     assert command.run_here([job], Slots(1, ["cpu"]), False, Console()) == 0
 
 
+@pytest.mark.slow
 def test_fail_fast_ends_a_sweep_at_its_first_failure(typed: Typed, tmp_path: Path) -> None:
     done = typed("-m", *WORDS[:2], "name=s", "model.in_chans=3,1", "fail_fast=true")
     assert done.code == 1

@@ -70,6 +70,17 @@ def test_clean_keeps_the_checkpoints_of_the_best(typed: Typed, sweep, tmp_path: 
     assert done.code == 0 and "3 finished" in done.stdout
 
 
+@pytest.mark.slow
+def test_clean_keeps_no_job_by_chance(typed: Typed, sweep, tmp_path: Path) -> None:
+    """Without a validation part nothing says which job is the best."""
+    typed("-m", *BASE, "name=s", "seed=0,1", "data.val_fraction=0")
+    done = sweep("clean", "s", "--keep", "1")
+    assert done.code == 2 and "has no val/acc1, so the best jobs are not known" in done.stderr, done.text
+    assert all((run / "checkpoints").exists() for run in runs(tmp_path))
+    assert sweep("clean", "s", "--keep", "0").code == 0
+    assert not any((run / "checkpoints").exists() for run in runs(tmp_path))
+
+
 def test_a_record_from_elsewhere_names_nothing_that_is_not_allowed(
     typed: Typed, sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ class EarlyStopping(Callback):
 
     Args:
         patience_validations: validations without improvement that are waited for, at least 1.
-        min_delta: an improvement no larger than this counts as none, in the monitor's unit.
+        min_delta: an improvement no larger than this counts as none, in the monitor's unit; 0 or more.
     """
 
     needs_validation = True
@@ -20,6 +20,8 @@ class EarlyStopping(Callback):
     def __init__(self, patience_validations: int = 10, min_delta: float = 0.0) -> None:
         if patience_validations < 1:
             raise UserError(f"patience_validations={patience_validations}: give a whole number from 1 upwards.")
+        if not min_delta >= 0:
+            raise UserError(f"min_delta={min_delta}: give a number from 0 upwards.")
         self.patience_validations = patience_validations
         self.min_delta = min_delta
         self.best: float | None = None

@@ -79,7 +79,7 @@ def clean(name: str, keep: int) -> int:
         raise UserError(f"--keep {keep}: give 0 or more.")
     found = jobs.of_sweep(_directory(name))
     finished = [job for job in found if job.state == FINISHED]
-    ranked = sorted(finished, key=_score, reverse=True)
+    ranked = sorted(finished, key=_score, reverse=True) if keep else finished
     freed = 0
     for job in ranked[keep:]:
         with Record(job.directory, {}).hold():
@@ -94,8 +94,13 @@ def clean(name: str, keep: int) -> int:
 
 
 def _score(job: Job) -> float:
-    """The monitored score of the best weights, higher for better."""
-    value = job.result["best"].get(job.composed.config["trainer"]["monitor"], float("-inf"))
+    """The monitored score of the best weights, higher for better. Raises UserError where there is none."""
+    monitor = job.composed.config["trainer"]["monitor"]
+    value = job.result["best"].get(monitor)
+    if value is None:
+        raise UserError(
+            f"{job.label} has no {monitor}, so the best jobs are not known; --keep 0 deletes all checkpoints."
+        )
     try:
         facts = json.loads((job.directory / "run.json").read_text(encoding="utf-8"))
         sign = -1 if facts["choices"]["monitor_mode"] == "min" else 1
