@@ -1,9 +1,11 @@
 """Reading and comparing run directories."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 BASE = (
@@ -65,3 +67,8 @@ def assert_same_run(one: Path, other: Path) -> None:
         assert different == [], f"{name}.pt differs in {different}"
     keys = ("status", "best", "last", "test")
     assert [result(one)[key] for key in keys] == [result(other)[key] for key in keys]
+
+
+def often(cases: Iterable[Any], count: int) -> list[Any]:
+    """The first so many in every test run; the rest are slow."""
+    return [pytest.param(case, marks=pytest.mark.slow if index >= count else ()) for index, case in enumerate(cases)]

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, USER_ENVIRONMENT, Typed
-from tests.runs import BASE, assert_same_run, result, state, the_run
+from tests.runs import BASE, assert_same_run, often, result, state, the_run
 from torchlite import checkpoint, record
 from torchlite.progress import STATE
 
@@ -54,7 +54,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", often(WRONG, 5))
 def test_a_whole_file_that_is_not_this_runs_state_is_refused(stopped: Typed, tmp_path: Path, what: str) -> None:
     """E04, E05: a message that names the file or what does not fit, and no traceback; the run stays as it was."""
     assert stopped(20, *BASE).code == 143
@@ -66,7 +66,7 @@ def test_a_whole_file_that_is_not_this_runs_state_is_refused(stopped: Typed, tmp
     assert (run / "run.json").exists() and (run / "checkpoints" / "last.pt").exists()
 
 
-@pytest.mark.parametrize("word", ["optimizer=sgd", "model=small_cnn", "seed=1", "trainer.max_epochs=4"])
+@pytest.mark.parametrize("word", often(["optimizer=sgd", "seed=1", "model=small_cnn", "trainer.max_epochs=4"], 2))
 def test_another_runs_checkpoint_is_refused(typed: Typed, tmp_path: Path, word: str) -> None:
     """A copy of it in this run's place, by mistake: same classes and data."""
     words = ["model=mlp", "trainer.max_minutes=0.00001"]
@@ -132,7 +132,7 @@ def test_lost_lines_are_named(stopped: Typed, tmp_path: Path, content: bytes | N
     assert done.code == 2 and "metrics.jsonl has lost lines" in done.stderr, done.text
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"config": 3}', "\0", '{"config": "${oc.env:HOME}"}'])
+@pytest.mark.parametrize("text", often(["[]", '{"config": 3}', "", "\0", '{"config": "${oc.env:HOME}"}'], 2))
 @pytest.mark.parametrize("words", [[], BASE])
 def test_a_damaged_run_json_is_named(typed: Typed, tmp_path: Path, text: str, words: list[str]) -> None:
     assert typed(*BASE, "trainer.max_minutes=0.00001").code == 75
