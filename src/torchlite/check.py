@@ -53,7 +53,7 @@ def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) 
     Args:
         trusted: top-level modules of the user that may be named; None, for a config typed here, allows any that is installed.
     """
-    problems = [*_left_open(config, ""), *_endless(config, "")]
+    problems = [*_left_open(config), *_endless(config)]
     for group in KINDS:
         node = config.get(group)
         if isinstance(node, dict):
@@ -74,7 +74,7 @@ def foreign_nodes(config: dict[str, Any], trusted: tuple[str, ...]) -> list[str]
 
     This is the half of `check_nodes` that holds for the config of any version of torchlite.
     """
-    problems = list(_left_open(config, ""))
+    problems = list(_left_open(config))
     for group, node in config.items():
         for inner, path in _nodes(node, group):
             own = group in KINDS and (path == group or group == "callbacks" and path.count(".") == 1)
@@ -101,30 +101,31 @@ def _foreign_node(node: dict[str, Any], path: str, group: str | None, trusted: t
             yield from _foreign_node(inner, inner_path, None, trusted)
 
 
-def _left_open(value: Any, path: str) -> Iterator[str]:
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """What is neither a dict nor a list, each with its dotted path."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def _left_open(config: dict[str, Any]) -> Iterator[str]:
     """Text that would be taken for an interpolation when objects are built, and so escape this check."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _left_open(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _left_open(item, f"{path}[{index}]")
-    elif isinstance(value, str) and "${" in value:
-        yield f"{path}: an interpolation inside an interpolation, or an escaped one, is not allowed."
+    for path, value in _leaves(config, ""):
+        if isinstance(value, str) and "${" in value:
+            yield f"{path}: an interpolation inside an interpolation, or an escaped one, is not allowed."
 
 
-def _endless(value: Any, path: str) -> Iterator[str]:
+def _endless(config: dict[str, Any]) -> Iterator[str]:
     """Numbers that are none, and infinite ones of the groups where nothing can be computed with them."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _endless(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _endless(item, f"{path}[{index}]")
-    elif isinstance(value, float) and (
-        math.isnan(value) or (math.isinf(value) and path.startswith(("optimizer.", "scheduler.", "trainer.", "task.")))
-    ):
-        yield f"{path}={value}: give a finite number, or null where none is meant."
+    for path, value in _leaves(config, ""):
+        computed_with = path.startswith(("optimizer.", "scheduler.", "trainer.", "task."))
+        if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and computed_with)):
+            yield f"{path}={value}: give a finite number, or null where none is meant."
 
 
 def _check_node(node: dict[str, Any], path: str, group: str | None, trusted: tuple[str, ...] | None) -> Iterator[str]:
