@@ -53,7 +53,7 @@ def check_nodes(config: dict[str, Any], trusted: tuple[str, ...] | None = None) 
     Args:
         trusted: top-level modules of the user that may be named; None, for a config typed here, allows any that is installed.
     """
-    problems = [*_left_open(config), *_endless(config)]
+    problems = [*_left_open(config), *_not_finite(config)]
     for group in KINDS:
         node = config.get(group)
         if isinstance(node, dict):
@@ -120,8 +120,8 @@ def _left_open(config: dict[str, Any]) -> Iterator[str]:
             yield f"{path}: an interpolation inside an interpolation, or an escaped one, is not allowed."
 
 
-def _endless(config: dict[str, Any]) -> Iterator[str]:
-    """Numbers that are none, and infinite ones of the groups where nothing can be computed with them."""
+def _not_finite(config: dict[str, Any]) -> Iterator[str]:
+    """Every NaN, and infinite numbers in the groups where nothing can be computed with them; a library's own may take some."""
     for path, value in _leaves(config, ""):
         computed_with = path.startswith(("optimizer.", "scheduler.", "trainer.", "task."))
         if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and computed_with)):

@@ -162,7 +162,7 @@ class Writer:
     def save(
         self, jobs: dict[Path, dict[str, Any]], sync: Callable[[], None] = lambda: None, may_wait: bool = False
     ) -> bool:
-        """Write states in the order given, after those given before; whether that has begun.
+        """Write states in the order given, after those given before. Returns whether the write has begun, or they wait.
 
         Args:
             sync: called before; puts on disk what the states count.

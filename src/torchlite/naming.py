@@ -10,8 +10,8 @@ from typing import Any
 GROUPS = ("data", "model", "optimizer", "scheduler", "trainer", "task", "callbacks")
 # What does not change the result, and so not the identity: where data lies and how a run is started and shown
 NOT_IDENTITY = (
-    *("data_dir", "name", "resume", "dry_run", "fail_fast", "trainer.log_every_updates", "trainer.max_minutes"),
-    "trainer.save_pause_seconds",
+    *("data_dir", "name", "resume", "dry_run", "fail_fast"),
+    *("trainer.log_every_updates", "trainer.max_minutes", "trainer.save_pause_seconds"),
     *("data.num_workers", "data.in_memory", "data.memory_share", "data.start_method"),  # they change no bit
 )
 # With what a run may go on that it did not begin with; the last two may change last bits, which is said and recorded

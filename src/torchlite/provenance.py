@@ -26,12 +26,10 @@ def git_state() -> tuple[dict[str, Any], str]:
     """
     top = _git(SOURCE, "rev-parse", "--show-toplevel")
     ours = top and _git(SOURCE, "ls-files", "--", ".")  # unpacked inside somebody's repository it is not part of that
-    everything_else = ("--", ":(top)", f":(top,exclude){LEDGER}")
-    commit = (
-        (_git(SOURCE, "rev-list", "-1", "HEAD", *everything_else) or _git(SOURCE, "rev-parse", "HEAD"))
-        if ours
-        else None
-    )
+    commit = None
+    if ours:
+        code = ("--", ":(top)", f":(top,exclude){LEDGER}")
+        commit = _git(SOURCE, "rev-list", "-1", "HEAD", *code) or _git(SOURCE, "rev-parse", "HEAD")
     if top is None or commit is None:
         return {"commit": None, "source_sha256": _source_hash()}, ""
     patch = _patch(Path(top.strip()))
@@ -134,6 +132,7 @@ def not_recorded(own: Iterable[str]) -> list[str]:
         Path(sys.prefix).resolve(),
         *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib")),
     ]
+    here = Path(top.strip()).resolve()
     inside: list[str] = []
     outside: list[str] = []
     for name, module in list(sys.modules.items()):
@@ -142,8 +141,8 @@ def not_recorded(own: Iterable[str]) -> list[str]:
             continue
         path = Path(file).resolve()
         if path.is_file() and not any(path.is_relative_to(folder) for folder in installed):
-            here, ledger = Path(top.strip()).resolve(), Path(top.strip()).resolve() / LEDGER
-            (inside if path.is_relative_to(here) and not path.is_relative_to(ledger) else outside).append(str(path))
+            is_ours = path.is_relative_to(here) and not path.is_relative_to(here / LEDGER)
+            (inside if is_ours else outside).append(str(path))
     ignored = _git(SOURCE, "check-ignore", "--", *inside) or "" if inside else ""  # none: git ends with 1
     return sorted({*outside, *ignored.splitlines()})
 

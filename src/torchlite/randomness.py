@@ -1,8 +1,8 @@
-"""Where every random choice comes from: a seed for torch's own generators, and a hash of (seed, epoch, sample) for the data.
+"""Where every random choice comes from: the global generators, seeded and saved; for the data a hash of (seed, epoch, sample).
 
 The hash is counter-based (the finalizer of SplitMix64, Steele et al. 2014): a draw depends on its indices alone, so the
 order of samples and their augmentation are the same for any number of workers, after any interruption and on any device,
-and there is no generator state to save. It uses wrapping 64-bit integer arithmetic, which is exact on CPU and GPU alike.
+and it has no state to save. It uses wrapping 64-bit integer arithmetic, which is exact on CPU and GPU alike.
 """
 
 import os

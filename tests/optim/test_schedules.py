@@ -70,7 +70,7 @@ def test_a_factor_of_ones_own_is_asked_for_no_update_past_the_end() -> None:
         schedule.load_state_dict(schedule.state_dict() | {"last_epoch": 299})
         schedule.step()
         assert optimizer.param_groups[0]["lr"] == BASE / 301 and set(schedule.state_dict()).isdisjoint(
-            {"ahead", "_ahead"}
+            {"ahead", "_row"}
         )
 
 

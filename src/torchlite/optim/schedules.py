@@ -32,7 +32,7 @@ class UpdateLR(LambdaLR):
             ahead: factors computed at once, which is cheaper; with 1 `factor` is called for no later update than the next.
         """
         self.factor, self.ahead = factor, ahead
-        self._ahead: tuple[int, list[float]] = -1, []  # the number of a row of factors, and they
+        self._row: tuple[int, list[float]] = -1, []  # `ahead` factors in a row: which row it is, and they
         super().__init__(optimizer, factor)
 
     def step(self, epoch: None = None) -> None:  # type: ignore[override]
@@ -40,16 +40,14 @@ class UpdateLR(LambdaLR):
         self.last_epoch += 1
         self._step_count += 1
         row, place = divmod(self.last_epoch, self.ahead)
-        if row != self._ahead[0]:
-            self._ahead = row, [self.factor(row * self.ahead + index) for index in range(self.ahead)]
-        factor = self._ahead[1][place]
+        if row != self._row[0]:
+            self._row = row, [self.factor(row * self.ahead + index) for index in range(self.ahead)]
+        factor = self._row[1][place]
         self._last_lr = [lr * factor for lr in self.base_lrs]
         set_learning_rates(self.optimizer, self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in super().state_dict().items() if name not in ("factor", "ahead", "_ahead")
-        }
+        return {name: value for name, value in super().state_dict().items() if name not in ("factor", "ahead", "_row")}
 
 
 def constant(optimizer: Optimizer, total_updates: int, updates_per_epoch: int, warmup_epochs: float = 0.0) -> UpdateLR:
